@@ -1,0 +1,35 @@
+"""The base model of every message: frozen, unknown fields ignored (a newer minor may add some)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class MalformedMessage(ValueError):
+    """A payload that is not the message it should be. Carries the model's name and what was wrong."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(f"not a valid {model}: {reason}")
+        self.model = model
+        self.reason = reason
+
+
+class WireModel(BaseModel):
+    """A message or a part of one. Encoded as JSON (UTF-8); fields at their default are left out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="null")
+
+    def encode(self) -> bytes:
+        return self.model_dump_json(exclude_defaults=True).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Raises MalformedMessage, with the first problem in words and without the payload's content."""
+        try:
+            return cls.model_validate_json(payload)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "message"
+            raise MalformedMessage(cls.__name__, f"{where}: {first['msg']}") from None

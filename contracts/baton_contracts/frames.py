@@ -1,0 +1,134 @@
+"""Frames: the answer on its way back. A prologue, numbered data, one end; or an error.
+
+`seq` counts from 0 within one (sender, attempt). A receiver that sees a gap asks the sender's
+`resend.INSTANCE.RID` for the missing numbers. `held` notes are unnumbered (seq −1): each stop sends one
+to the edge when it takes the baton, so the edge always knows whose silence to watch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from baton_contracts.base import MalformedMessage, WireModel
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import RequestId, SubjectToken
+from baton_contracts.subjects import Service
+
+FinishReason = Literal["stop", "length", "content_filter", "cancelled"]
+
+
+class Usage(WireModel):
+    prompt_tokens: int = Field(0, ge=0)
+    cached_tokens: int = Field(0, ge=0, description="Prompt tokens whose KV was found in the prefix cache.")
+    completion_tokens: int = Field(0, ge=0)
+
+
+class FrameBase(WireModel):
+    request_id: RequestId
+    attempt: int = Field(1, ge=1)
+    sender: SubjectToken = Field(description="Instance that numbered this frame and can send it again.")
+    seq: int = Field(ge=-1)
+
+
+class Held(FrameBase):
+    """A stop took the baton. Unnumbered; losing one is harmless."""
+
+    kind: Literal["held"] = Field("held")
+    seq: int = -1
+    stop: Service
+
+
+class Prologue(FrameBase):
+    """The answer will come from here: HTTP 200 may be sent."""
+
+    kind: Literal["prologue"] = Field("prologue")
+    model: str
+    replica: str = Field(description="Instance of the engine worker; `cache` for a cached answer.")
+    gateway: SubjectToken
+    guard: SubjectToken
+    cache: Literal["none", "exact"] = "none"
+    citations: tuple[str, ...] = Field((), description="Sources of [1], [2], … in order.")
+
+
+class Data(FrameBase):
+    """All the text and tokens of one engine step. `text` may be empty while characters are held back."""
+
+    kind: Literal["data"] = Field("data")
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+
+
+class Timings(WireModel):
+    """Unix times in seconds, as the engine saw them."""
+
+    queued_at: float
+    scheduled_at: float | None = None
+    first_token_at: float | None = None
+    finished_at: float
+
+
+class End(FrameBase):
+    """The last frame of a successful (or cancelled) answer."""
+
+    kind: Literal["end"] = Field("end")
+    finish_reason: FinishReason
+    usage: Usage
+    blocks_freed: int = Field(0, ge=0, description="KV blocks that this request gave back.")
+    timings: Timings | None = None
+
+
+class Error(FrameBase):
+    """An attempt failed. From an engine it is advice to the gateway, which may try again; `final` ends
+    the request."""
+
+    kind: Literal["error"] = Field("error")
+    seq: int = -1
+    error: ErrorBody
+    final: bool = True
+    usage: Usage | None = None
+
+
+Frame = Annotated[Held | Prologue | Data | End | Error, Field(discriminator="kind")]
+
+_ADAPTER: TypeAdapter[Held | Prologue | Data | End | Error] = TypeAdapter(Frame)
+
+
+def encode_frame(frame: Held | Prologue | Data | End | Error) -> bytes:
+    """JSON; `kind` is always in it, so that a reader can tell frames apart."""
+    return frame.model_dump_json(exclude_none=True).encode()
+
+
+def decode_frame(payload: bytes) -> Held | Prologue | Data | End | Error:
+    try:
+        return _ADAPTER.validate_json(payload)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise MalformedMessage("Frame", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+class Resend(WireModel):
+    """To `resend.SENDER.RID`: the frames of `attempt` from `first_seq` on, once more, in a `Resent`."""
+
+    attempt: int = Field(ge=1)
+    first_seq: int = Field(ge=0)
+
+
+class Resent(WireModel):
+    frames: tuple[Frame, ...] = ()
+    available: bool = Field(description="False: the ring buffer no longer holds them, or the request is unknown.")
+
+
+class Cancel(WireModel):
+    """Broadcast on `cancel.RID`. Whoever holds a part of the request stops and replies `CancelAck`."""
+
+    request_id: RequestId
+    reason: Literal["client_disconnected", "deadline", "slow_consumer", "lease_lost", "superseded", "operator"]
+    attempt: int | None = Field(None, description="Only this engine attempt; None: the whole request.")
+
+
+class CancelAck(WireModel):
+    stop: Service
+    instance: SubjectToken
+    blocks_freed: int | None = Field(None, ge=0, description="Engine: KV blocks freed by this cancel.")

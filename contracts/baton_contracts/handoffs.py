@@ -1,0 +1,90 @@
+"""Handoffs: the message of each stop, and the acknowledgement that moves the baton.
+
+A handoff is a NATS request whose reply is an `Ack`: "held" (I answer for it now), "busy" (mailbox full,
+ask another member of the group) or "refused" (with the error; nothing was started).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baton_contracts.base import WireModel
+from baton_contracts.envelope import Envelope
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import SubjectToken
+from baton_contracts.prompt import ChatRequest, Prompt, Sampling
+
+
+class Ack(WireModel):
+    verdict: Literal["held", "busy", "refused"]
+    instance: SubjectToken = Field(description="Who answers; for output guardrails, the frames inbox.")
+    error: ErrorBody | None = None
+    waiting: int | None = Field(None, ge=0, description="Engine: requests waiting, this one included.")
+    running: int | None = Field(None, ge=0, description="Engine: requests in the batch.")
+
+
+class Handoff(WireModel):
+    """What all handoffs share."""
+
+    envelope: Envelope
+
+
+class PromptHandoff(Handoff):
+    """edge → prompt builder, on `prompt.RID`."""
+
+    chat: ChatRequest
+
+
+class GuardInHandoff(Handoff):
+    """prompt builder → input guardrails, on `guard.in.RID`."""
+
+    chat: ChatRequest
+    prompt: Prompt
+
+
+class GatewayHandoff(Handoff):
+    """input guardrails → gateway, on `gateway.RID`. Text is masked from here to the output guardrails."""
+
+    chat: ChatRequest
+    prompt: Prompt
+    vault: str | None = Field(None, description="Masked values, encrypted; opened by output guardrails only.")
+
+
+class GuardOutHandoff(Handoff):
+    """gateway → output guardrails, on `guard.out.RID`: open the stream's filter before frames flow."""
+
+    gateway: SubjectToken
+    vault: str | None = None
+
+
+class EngineWork(WireModel):
+    """What an engine needs to answer: no tenant policy, no HTTP."""
+
+    model: str = Field(description="A served model's name, resolved by the gateway; never an alias.")
+    prompt: Prompt
+    sampling: Sampling = Sampling()
+    resume_token_ids: tuple[int, ...] = Field(
+        (), description="Tokens that an earlier attempt already sent: they extend the prompt and are not sent again."
+    )
+    cache_salt: str = Field("", description="Prefix cache blocks are shared only under the same salt.")
+
+
+class RouteHandoff(Handoff):
+    """gateway → router, on `route.RID`. The router's ack comes after a replica accepted (or none did):
+    `instance` is then the replica."""
+
+    work: EngineWork
+    gateway: SubjectToken
+    guard: SubjectToken
+    avoid_replicas: tuple[str, ...] = Field((), description="Replicas at which this request already failed.")
+
+
+class EngineHandoff(Handoff):
+    """router → one replica, on `engine.REPLICA.RID`."""
+
+    work: EngineWork
+    gateway: SubjectToken
+    guard: SubjectToken
+    router: SubjectToken

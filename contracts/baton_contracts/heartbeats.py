@@ -1,0 +1,57 @@
+"""Heartbeats: who is there, in what state, and how loaded each replica is. Core NATS, losing one is fine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baton_contracts.base import WireModel
+from baton_contracts.identifiers import SubjectToken
+from baton_contracts.subjects import Service
+
+State = Literal["starting", "ready", "draining", "gone"]
+
+LEASE_INTERVAL_SECONDS = 0.5
+LEASE_LOST_AFTER_SECONDS = 3.0
+REPLICA_INTERVAL_SECONDS = 0.25
+REPLICA_STALE_AFTER_SECONDS = 2.0
+
+
+class Lease(WireModel):
+    """On `lease.INSTANCE`, from every process, every LEASE_INTERVAL_SECONDS; `gone` as the last word.
+
+    A peer that waits for an instance treats LEASE_LOST_AFTER_SECONDS of silence as its death.
+    """
+
+    service: Service
+    instance: SubjectToken
+    state: State
+    mailbox_depth: int = Field(0, ge=0)
+
+
+class ReplicaHeartbeat(WireModel):
+    """On `replica.MODEL.REPLICA`, every REPLICA_INTERVAL_SECONDS and after each change of state."""
+
+    replica: SubjectToken = Field(description="Instance of the engine worker.")
+    model: str
+    state: State
+    stage: str = Field("", description="While starting: load, warm_up, … for people.")
+    sent_at: float = Field(description="Unix time in seconds.")
+    num_running: int = Field(0, ge=0)
+    num_waiting: int = Field(0, ge=0)
+    waiting_tokens: int = Field(0, ge=0)
+    max_running: int = Field(1, ge=1)
+    max_waiting: int = Field(0, ge=0)
+    kv_usage: float = Field(0.0, ge=0, le=1, description="Held blocks ÷ all blocks; cached ones count as free.")
+    kv_blocks_total: int = Field(0, ge=0)
+    kv_blocks_held: int = Field(0, ge=0)
+    context_length: int = Field(0, ge=0, description="Longest prompt + output, tokens.")
+    adapters: tuple[str, ...] = ()
+    prompt_tokens_total: int = Field(0, ge=0)
+    generation_tokens_total: int = Field(0, ge=0)
+    preemptions_total: int = Field(0, ge=0)
+    prefix_hit_tokens_total: int = Field(0, ge=0)
+    finished_requests_total: int = Field(0, ge=0)
+    tokens_per_second: float = Field(0.0, ge=0, description="Output rate over the last seconds.")
+    requests_per_second: float = Field(0.0, ge=0, description="Finished requests, over the last seconds.")

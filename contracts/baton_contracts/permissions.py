@@ -1,0 +1,108 @@
+"""Which subjects each service may use: the source of the NATS server's user permissions.
+
+`publish` and `subscribe` are NATS permission lists. Replies to requests need no entry: the server's
+`allow_responses` covers them. Each service has its own inbox prefix, so none can read another's replies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baton_contracts.subjects import ROOT, STREAM_AFTER, STREAM_TRACE, BUCKET_KEYS, Service
+
+_EVERY_PUBLISH = (f"{ROOT}.lease.*", f"{ROOT}.trace.*", f"{ROOT}.cancel.*", f"{ROOT}.reply.*.*")
+_EVERY_SUBSCRIBE = (f"{ROOT}.lease.*", f"{ROOT}.cancel.*", "$SRV.>")
+
+
+@dataclass(frozen=True)
+class Permissions:
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def inbox_prefix(user: str) -> str:
+    return f"_INBOX_{user}"
+
+
+def _stream_api(stream: str, *verbs: str) -> tuple[str, ...]:
+    return tuple(f"$JS.API.{verb}.{stream}" for verb in verbs)
+
+
+def _publishes(service: Service) -> tuple[str, ...]:
+    table: dict[Service, tuple[str, ...]] = {
+        "edge_api": (
+            f"{ROOT}.prompt.*",
+            f"{ROOT}.after.conversation.*",
+            f"{ROOT}.ingest.*",
+            f"{ROOT}.embed.*",
+            f"{ROOT}.books.*",
+            f"{ROOT}.console.*",
+            f"{ROOT}.resend.*.*",
+            f"$KV.{BUCKET_KEYS}.>",
+            "$JS.API.INFO",
+            f"$JS.API.STREAM.*.KV_{BUCKET_KEYS}",
+            f"$JS.API.CONSUMER.*.KV_{BUCKET_KEYS}",
+            f"$JS.API.CONSUMER.*.KV_{BUCKET_KEYS}.>",
+            f"$JS.API.DIRECT.GET.KV_{BUCKET_KEYS}.>",
+            f"$JS.ACK.KV_{BUCKET_KEYS}.>",
+            f"$JS.FC.KV_{BUCKET_KEYS}.>",
+        ),
+        "prompt_builder": (f"{ROOT}.guard.in.*", f"{ROOT}.embed.*", f"{ROOT}.books.*"),
+        "embedder": (),
+        "input_guardrails": (f"{ROOT}.gateway.*", f"{ROOT}.embed.*"),
+        "llm_gateway": (
+            f"{ROOT}.guard.out.*",
+            f"{ROOT}.route.*",
+            f"{ROOT}.frames.*.*.*",
+            f"{ROOT}.after.usage.*",
+            f"{ROOT}.resend.*.*",
+        ),
+        "inference_router": (f"{ROOT}.engine.*.*",),
+        "engine_worker": (f"{ROOT}.frames.*.*.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
+        "output_guardrails": (f"{ROOT}.resend.*.*",),
+        "after_answer": (
+            "$JS.API.INFO",
+            f"$JS.API.STREAM.*.{STREAM_AFTER}",
+            f"$JS.API.CONSUMER.*.{STREAM_AFTER}",
+            f"$JS.API.CONSUMER.*.{STREAM_AFTER}.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_AFTER}.>",
+            f"$JS.ACK.{STREAM_AFTER}.>",
+        ),
+        "trace_console": (
+            "$JS.API.INFO",
+            f"$JS.API.STREAM.*.{STREAM_TRACE}",
+            f"$JS.API.STREAM.MSG.GET.{STREAM_TRACE}",
+            f"$JS.API.DIRECT.GET.{STREAM_TRACE}",
+            f"$JS.API.DIRECT.GET.{STREAM_TRACE}.>",
+            f"$JS.API.CONSUMER.*.{STREAM_TRACE}",
+            f"$JS.API.CONSUMER.*.{STREAM_TRACE}.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_TRACE}.>",
+            f"$JS.ACK.{STREAM_TRACE}.>",
+            f"$JS.FC.{STREAM_TRACE}.>",
+        ),
+    }
+    return table[service]
+
+
+def _subscribes(service: Service) -> tuple[str, ...]:
+    table: dict[Service, tuple[str, ...]] = {
+        "edge_api": (f"{ROOT}.reply.*.*", f"{ROOT}.replica.*.*"),
+        "prompt_builder": (f"{ROOT}.prompt.*", f"{ROOT}.ingest.*"),
+        "embedder": (f"{ROOT}.embed.*",),
+        "input_guardrails": (f"{ROOT}.guard.in.*",),
+        "llm_gateway": (f"{ROOT}.gateway.*", f"{ROOT}.frames.*.*.*", f"{ROOT}.replica.*.*", f"{ROOT}.resend.*.*"),
+        "inference_router": (f"{ROOT}.route.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
+        "engine_worker": (f"{ROOT}.engine.*.*", f"{ROOT}.resend.*.*"),
+        "output_guardrails": (f"{ROOT}.guard.out.*", f"{ROOT}.frames.*.*.*", f"{ROOT}.resend.*.*"),
+        "after_answer": (f"{ROOT}.books.*",),
+        "trace_console": (f"{ROOT}.console.*", f"{ROOT}.replica.*.*"),
+    }
+    return table[service]
+
+
+def of_service(service: Service) -> Permissions:
+    inbox = f"{inbox_prefix(service)}.>"
+    return Permissions(
+        publish=(*_EVERY_PUBLISH, *_publishes(service)),
+        subscribe=(inbox, *_EVERY_SUBSCRIBE, *_subscribes(service)),
+    )

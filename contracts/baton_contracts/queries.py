@@ -1,0 +1,82 @@
+"""Request/reply questions beside the relay: embeddings, ingestion, the books, the console's pages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baton_contracts.base import WireModel
+from baton_contracts.envelope import Tenant
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import RequestId
+from baton_contracts.records import StoredMessage, UsageRecord
+
+
+class EmbedQuery(WireModel):
+    """On `embed.RID`, queue group embedder."""
+
+    texts: tuple[str, ...] = Field(min_length=1, max_length=256)
+
+
+class EmbedReply(WireModel):
+    model: str = ""
+    vectors: tuple[tuple[float, ...], ...] = Field((), description="One unit vector a text, in order.")
+    prompt_tokens: int = 0
+    error: ErrorBody | None = None
+
+
+class IngestQuery(WireModel):
+    """On `ingest.RID`, to the process that owns the document store. One document; the same content
+    again adds nothing, an edited one replaces only the chunks that changed."""
+
+    tenant_id: str
+    source: str = Field(min_length=1, max_length=512, description="Name of the document; the identity for replacement.")
+    media_type: Literal["text/plain", "text/markdown", "text/html"] = "text/plain"
+    text: str = Field(description="Empty: remove the document.")
+
+
+class IngestReply(WireModel):
+    chunks: int = 0
+    added: int = 0
+    removed: int = 0
+    error: ErrorBody | None = None
+
+
+class BooksQuery(WireModel):
+    """On `books.RID`, queue group after_answer. Answers include every record stored in AFTER before the
+    question came (read your own writes)."""
+
+    kind: Literal["conversation", "usage"]
+    tenant_id: str
+    conversation_id: str | None = None
+    request_id: RequestId | None = None
+
+
+class StoredTurn(WireModel):
+    request_id: RequestId
+    model: str
+    asked: tuple[StoredMessage, ...]
+    answer: str
+    cut_short: bool
+    created_at: float
+
+
+class BooksReply(WireModel):
+    turns: tuple[StoredTurn, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()
+    error: ErrorBody | None = None
+
+
+class ConsoleQuery(WireModel):
+    """On `console.RID`, queue group trace_console: a page (no key needed) or a trace (`tenant` set)."""
+
+    path: str = Field(max_length=512)
+    tenant: Tenant | None = None
+
+
+class ConsoleReply(WireModel):
+    status: int = 200
+    media_type: str = "application/json"
+    body: str = ""
+    error: ErrorBody | None = None

@@ -1,0 +1,54 @@
+"""After-answer records: what must outlive the answer. JetStream AFTER, work queue, explicit ack.
+
+The key of each is (request_id, run_id, attempt): delivered twice, it is written once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baton_contracts.base import WireModel
+from baton_contracts.envelope import Tenant
+from baton_contracts.frames import FinishReason, Usage
+from baton_contracts.identifiers import RequestId
+
+Outcome = Literal["finished", "cancelled", "error", "cache_hit"]
+
+
+class UsageRecord(WireModel):
+    """One ledger row: one engine attempt or one cache hit. On `after.usage.RID`, from the gateway."""
+
+    request_id: RequestId
+    run_id: str = Field(pattern=r"^[0-9a-f]{8}$")
+    attempt: int = Field(ge=1)
+    tenant: Tenant
+    model: str
+    replica: str
+    usage: Usage
+    outcome: Outcome
+    finish_reason: FinishReason | None = None
+    error_code: str | None = None
+    started_at: float = Field(description="Unix time in seconds.")
+    ended_at: float
+
+
+class StoredMessage(WireModel):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str
+
+
+class ConversationRecord(WireModel):
+    """One exchange: what was asked and what was answered. On `after.conversation.RID`, from the edge."""
+
+    request_id: RequestId
+    run_id: str = Field(pattern=r"^[0-9a-f]{8}$")
+    conversation_id: str = Field(max_length=64)
+    tenant: Tenant
+    model: str
+    asked: tuple[StoredMessage, ...] = Field(description="The new messages of this request, in order.")
+    answer: str
+    cut_short: bool = Field(description="True if the client left or the answer failed half-way.")
+    finish_reason: FinishReason | None = None
+    created_at: float
