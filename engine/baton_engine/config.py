@@ -1,0 +1,80 @@
+"""The one flat configuration of an engine. Owns the values and their bounds; resolves nothing that needs a model."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from .errors import ConfigError
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """`model` is a Hugging Face folder or a .gguf file. `None` means: decided from the model and the machine.
+
+    num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens.
+    """
+
+    model: Path
+    dtype: str = "auto"
+    device: str = "auto"
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    block_size: int = 16
+    kv_memory_bytes: int | None = None
+    num_blocks: int | None = None
+    max_model_len: int | None = None
+    max_waiting_requests: int = 256
+    max_waiting_tokens: int = 262_144
+    num_threads: int | None = None
+    enable_prefix_caching: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", Path(self.model))
+        if self.dtype != "auto" and self.dtype not in DTYPES:
+            raise ConfigError(f"dtype is {self.dtype!r}; use one of auto, {', '.join(DTYPES)}.")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting_requests"):
+            self._require_positive(name)
+        for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):
+            if getattr(self, name) is not None:
+                self._require_positive(name)
+        if self.max_num_seqs > self.max_num_batched_tokens:
+            raise ConfigError(
+                f"max_num_seqs ({self.max_num_seqs}) is over max_num_batched_tokens "
+                f"({self.max_num_batched_tokens}): a step could not hold one token of each request."
+            )
+
+    def _require_positive(self, name: str) -> None:
+        value = getattr(self, name)
+        if value < 1:
+            raise ConfigError(f"{name} is {value}; it must be at least 1.")
+
+    def resolve_device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.device(self.device)
+        except RuntimeError as error:
+            raise ConfigError(f"device is {self.device!r}, which torch does not know: {error}") from error
+
+    def resolve_dtype(self, device: torch.device) -> torch.dtype:
+        """bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
+        if self.dtype != "auto":
+            return DTYPES[self.dtype]
+        if device.type == "cuda" or cpu_has_native_bfloat16():
+            return torch.bfloat16
+        return torch.float32
+
+    def resolve_num_threads(self) -> int:
+        return self.num_threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def cpu_has_native_bfloat16() -> bool:
+    """True on CPUs with AVX512_BF16 or AMX, the two that have bfloat16 dot products."""
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(bool(getattr(torch.cpu, probe, bool)()) for probe in probes)

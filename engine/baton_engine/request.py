@@ -1,0 +1,179 @@
+"""One request as the engine sees it, and what the engine says about it. Owns the token ledger
+(`num_computed_tokens` chasing `num_tokens`) and the time-stamps; knows no scheduler, no tensors and no text.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+class RequestState(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """What a caller submits: token ids, or messages for the chat template, never both.
+
+    resume_token_ids are tokens that another engine already gave for this request: the answer goes on behind
+    them, they count towards max_tokens, and neither their ids nor their text are sent again.
+    A lower priority number is served earlier. Requests with different cache_salt never share KV blocks.
+    """
+
+    request_id: str
+    prompt_token_ids: Sequence[int] | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    sampling: SamplingParams = SamplingParams()
+    resume_token_ids: Sequence[int] = ()
+    cache_salt: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class PrefillChunk:
+    """One prompt chunk: when its step began (time.time() seconds), how long the step took, how many tokens."""
+
+    started_at: float
+    seconds: float
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class Timings:
+    """time.time() seconds; None for what never happened."""
+
+    queued_at: float
+    scheduled_at: float | None
+    first_token_at: float | None
+    finished_at: float
+    prefill_chunks: tuple[PrefillChunk, ...] = ()
+    num_preemptions: int = 0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """cached_tokens are the prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True)
+class RequestFailure:
+    """Why a request ended with finish_reason "error"."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class RequestDelta:
+    """What one step added to one request. The fields below finish_reason are set on the last delta only.
+
+    token_ids and text need not match one to one: text may be held back for half characters and stop strings.
+    stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
+    """
+
+    request_id: str
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    error: RequestFailure | None = None
+    usage: Usage | None = None
+    blocks_freed: int | None = None
+    timings: Timings | None = None
+
+
+@dataclass(eq=False)
+class Request:
+    """The rule everything follows from: a step computes tokens [num_computed_tokens, num_tokens) or a part of
+    them; when the last one is computed, a new token is sampled. Preemption sets num_computed_tokens back to 0.
+
+    block_ids belongs to the KV cache, which alone adds and frees; state and arrival to the scheduler.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    max_tokens: int
+    seed: int
+    stop_token_ids: frozenset[int] = frozenset()
+    end_token_ids: frozenset[int] = frozenset()
+    resume_token_ids: tuple[int, ...] = ()
+    cache_salt: str = ""
+    priority: int = 0
+
+    state: RequestState = RequestState.WAITING
+    arrival: int = 0
+    token_ids: list[int] = field(default_factory=list[int])
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_preemptions: int = 0
+    block_ids: list[int] = field(default_factory=list[int])
+    block_hashes: list[bytes] = field(default_factory=list[bytes])
+
+    queued_at: float = field(default_factory=time.time)
+    scheduled_at: float | None = None
+    first_token_at: float | None = None
+    prefill_chunks: list[PrefillChunk] = field(default_factory=list[PrefillChunk])
+
+    def __post_init__(self) -> None:
+        self.token_ids = [*self.prompt_token_ids, *self.resume_token_ids]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_remaining_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def num_answer_tokens(self) -> int:
+        """All answer tokens, resumed ones too: what max_tokens and min_tokens count."""
+        return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def num_completion_tokens(self) -> int:
+        """The answer tokens that this engine made."""
+        return self.num_answer_tokens - len(self.resume_token_ids)
+
+    @property
+    def max_num_tokens(self) -> int:
+        return len(self.prompt_token_ids) + self.max_tokens
+
+    @property
+    def sort_key(self) -> tuple[int, int]:
+        return (self.priority, self.arrival)
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(self.num_prompt_tokens, self.num_cached_tokens, self.num_completion_tokens)
+
+    def timings(self, finished_at: float) -> Timings:
+        return Timings(
+            queued_at=self.queued_at,
+            scheduled_at=self.scheduled_at,
+            first_token_at=self.first_token_at,
+            finished_at=finished_at,
+            prefill_chunks=tuple(self.prefill_chunks),
+            num_preemptions=self.num_preemptions,
+        )

@@ -1,0 +1,144 @@
+"""What the next step computes. Owns the waiting and running queues; knows no tensors, no text and no clock.
+
+    running requests first, those that decode before those that still prefill
+    then waiting ones, in order of (priority, arrival), as long as tokens, seats and KV blocks last
+    no block left for a running request → the last in order is preempted: its blocks go back, it waits
+    again at its old place, and recomputes prompt and answer later; what it gave so far stays as it is
+
+A plan is a promise: when `schedule` returns, each planned request has the blocks for its chunk.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass, field
+from itertools import count
+
+from .kv_cache import KVCache
+from .request import Request, RequestState
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Compute tokens [start, start + num_tokens) of `request`; sample a token if that reaches its last one."""
+
+    request: Request
+    start: int
+    num_tokens: int
+
+    @property
+    def samples(self) -> bool:
+        return self.start + self.num_tokens == self.request.num_tokens
+
+
+@dataclass
+class StepPlan:
+    """One step's work. `admitted` and `preempted` are for the record; the runner needs only `chunks`."""
+
+    budget: int
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    admitted: list[Request] = field(default_factory=list[Request])
+    preempted: list[Request] = field(default_factory=list[Request])
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(chunk.num_tokens for chunk in self.chunks)
+
+    @property
+    def budget_left(self) -> int:
+        return self.budget - self.num_tokens
+
+    def drop(self, request: Request) -> None:
+        self.chunks = [chunk for chunk in self.chunks if chunk.request is not request]
+
+
+class Scheduler:
+    def __init__(self, kv_cache: KVCache, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+        self.kv_cache = kv_cache
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.waiting: list[Request] = []  # sorted by sort_key
+        self.running: list[Request] = []
+        self.num_preemptions = 0
+        self._arrivals = count()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def add(self, request: Request) -> None:
+        request.arrival = next(self._arrivals)
+        insort(self.waiting, request, key=_order)
+
+    def schedule(self) -> StepPlan:
+        plan = StepPlan(self.max_num_batched_tokens)
+        self._plan_running(plan)
+        if not plan.preempted:
+            self._plan_waiting(plan)
+        return plan
+
+    def complete(self, plan: StepPlan) -> None:
+        """Books the plan's tokens as computed and makes their full blocks findable."""
+        for chunk in plan.chunks:
+            chunk.request.num_computed_tokens = chunk.start + chunk.num_tokens
+            self.kv_cache.publish(chunk.request, chunk.start)
+
+    def finish(self, request: Request) -> int:
+        """Takes the request out, in whatever state it is; the number of blocks it gave back."""
+        if request.state is RequestState.FINISHED:
+            return 0
+        queue = self.running if request.state is RequestState.RUNNING else self.waiting
+        queue.remove(request)
+        request.state = RequestState.FINISHED
+        computed = request.num_computed_tokens
+        freed = self.kv_cache.free(request)
+        request.num_computed_tokens = computed
+        return freed
+
+    def _plan_running(self, plan: StepPlan) -> None:
+        for request in sorted(self.running, key=_decodes_first):
+            preempted_meanwhile = request.state is not RequestState.RUNNING
+            num_tokens = min(request.num_remaining_tokens, plan.budget_left)
+            if preempted_meanwhile or num_tokens == 0:
+                continue
+            if self._make_room(request, num_tokens, plan):
+                plan.chunks.append(Chunk(request, request.num_computed_tokens, num_tokens))
+
+    def _plan_waiting(self, plan: StepPlan) -> None:
+        while self.waiting and plan.budget_left > 0 and len(self.running) < self.max_num_seqs:
+            request = self.waiting[0]
+            # Each running request may need a block soon: without the reserve, admission would only cause preemption.
+            if not self.kv_cache.admit(request, reserve=len(self.running)):
+                return
+            self.waiting.pop(0)
+            self.running.append(request)
+            request.state = RequestState.RUNNING
+            plan.admitted.append(request)
+            num_tokens = min(request.num_remaining_tokens, plan.budget_left)
+            plan.chunks.append(Chunk(request, request.num_computed_tokens, num_tokens))
+
+    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+        while not self.kv_cache.grow(request, request.num_computed_tokens + num_tokens):
+            victim = max(self.running, key=_order)
+            self._preempt(victim, plan)
+            if victim is request:
+                return False
+        return True
+
+    def _preempt(self, victim: Request, plan: StepPlan) -> None:
+        plan.drop(victim)
+        plan.preempted.append(victim)
+        self.running.remove(victim)
+        self.kv_cache.free(victim)
+        victim.state = RequestState.WAITING
+        victim.num_preemptions += 1
+        self.num_preemptions += 1
+        insort(self.waiting, victim, key=_order)
+
+
+def _order(request: Request) -> tuple[int, int]:
+    return request.sort_key
+
+
+def _decodes_first(request: Request) -> tuple[bool, int, int]:
+    return (request.num_remaining_tokens > 1, *request.sort_key)
