@@ -1,0 +1,44 @@
+# Baton. Two commands: `make up` starts everything, `make test` tests everything. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV_PYTHON := .venv/bin/python
+BATON := $(VENV_PYTHON) -m baton_cli
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev up test check format bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1: \2/p' $(MAKEFILE_LIST)
+
+install: ## Make .venv and install what runs (`up` does it too)
+	@$(PYTHON) requirements/install.py runtime
+
+install-dev: ## The same, with what tests and checks need
+	@$(PYTHON) requirements/install.py dev
+
+up: install ## Start the whole system (ARGS="--no-large" etc. go to `baton up`)
+	@exec $(BATON) up $(ARGS)
+
+test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x" etc. go to pytest)
+	@$(BATON) models pull --defaults
+	@$(VENV_PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+
+check: install-dev ## Lint, format check, types, import rules
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m pyright
+	$(VENV_PYTHON) .venv/bin/lint-imports
+
+format: install-dev ## Rewrite the tree as the checks want it
+	$(VENV_PYTHON) -m ruff check --fix .
+	$(VENV_PYTHON) -m ruff format .
+
+bench: install-dev ## Measure what each stop adds, with an engine that answers at once
+	@$(VENV_PYTHON) -m bench $(ARGS)
+
+clean: ## Remove what was built and cached here; models and state in BATON_HOME stay
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -not -path './.git/*' -prune -exec rm -rf {} +
