@@ -1,0 +1,1 @@
+"""Model weights: Hugging Face folders and GGUF files behind one face, `Checkpoint`."""
