@@ -51,6 +51,7 @@ class BlockPool:
         self._free = list(range(num_blocks - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # oldest release first
         self._references = [0] * num_blocks
+        self._num_held = 0
         self._hash_of: dict[int, bytes] = {}
         self._block_of: dict[bytes, int] = {}
 
@@ -59,9 +60,7 @@ class BlockPool:
         return len(self._free) + len(self._cached)
 
     def counts(self) -> BlockCounts:
-        free, cached = len(self._free), len(self._cached)
-        held = sum(1 for references in self._references if references > 0)
-        return BlockCounts(self.num_blocks, free, cached, held)
+        return BlockCounts(self.num_blocks, len(self._free), len(self._cached), self._num_held)
 
     def take(self, count: int) -> list[int] | None:
         """`count` blocks with one reference each, or None and no change."""
@@ -70,12 +69,14 @@ class BlockPool:
         taken = [self._free.pop() if self._free else self._evict() for _ in range(count)]
         for block in taken:
             self._references[block] = 1
+        self._num_held += count
         return taken
 
     def retain(self, blocks: Iterable[int]) -> None:
         for block in blocks:
             if self._references[block] == 0:
                 del self._cached[block]
+                self._num_held += 1
             self._references[block] += 1
 
     def release(self, blocks: Sequence[int]) -> None:
@@ -84,6 +85,7 @@ class BlockPool:
             self._references[block] -= 1
             if self._references[block] > 0:
                 continue
+            self._num_held -= 1
             if block in self._hash_of:
                 self._cached[block] = None
             else:
@@ -119,6 +121,7 @@ class BlockPool:
         """Raises AssertionError if a block is in two places or in none."""
         counts = self.counts()
         assert counts.free + counts.cached + counts.held == counts.total, f"blocks lost or doubled: {counts}"
+        assert counts.held == sum(1 for references in self._references if references > 0), "held is miscounted"
         idle = set(self._free) | set(self._cached)
         assert len(idle) == counts.free + counts.cached, "a block is twice on the free list"
         assert all(self._references[block] == 0 for block in idle), "a held block is on the free list"

@@ -1,0 +1,135 @@
+"""Puts an engine together from a configuration. Owns the order of loading and the sizing of the KV pool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .admission import AdmissionLimits, WaitingRoom
+from .config import EngineConfig
+from .engine import EngineCore
+from .errors import ConfigError
+from .kv_cache import KVCache
+from .layers.attention import KVShape
+from .layers.attention_torch import TorchAttention
+from .models import build_model
+from .models.registry import WeightSource
+from .models.spec import DecoderSpec
+from .runner import Runner
+from .sampler import Sampler
+from .scheduler import Scheduler
+from .text_face import TextDecoderFactory, TextTokenizer
+
+CPU_KV_SHARE = 0.25
+CUDA_MEMORY_SHARE = 0.92
+WARM_UP_TOKENS = 32
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """What a model folder gives: weights with config, a tokenizer, a maker of stream decoders, its defaults."""
+
+    weights: WeightSource
+    tokenizer: TextTokenizer
+    new_decoder: TextDecoderFactory
+    generation_defaults: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    core: EngineCore
+    tokenizer: TextTokenizer
+    limits: AdmissionLimits
+    generation_defaults: dict[str, Any]
+
+
+def open_parts(config: EngineConfig) -> ModelParts:
+    """Raises ModelLoadError."""
+    from .text import StreamDecoder, Tokenizer
+    from .weights import open_checkpoint
+
+    checkpoint = open_checkpoint(config.model)
+    tokenizer = Tokenizer.load(config.model)
+
+    def new_decoder(prompt_token_ids: Any, stop: Any) -> StreamDecoder:
+        return StreamDecoder(tokenizer, prompt_token_ids, stop)
+
+    return ModelParts(checkpoint, tokenizer, new_decoder, checkpoint.generation_defaults)
+
+
+def load_engine(config: EngineConfig, parts: ModelParts | None = None, on_progress: Progress | None = None) -> LoadedEngine:
+    """A warm engine, ready for its first step. To be called in the thread that will run the steps.
+
+    Raises ConfigError or ModelLoadError. on_progress gets: opening, loading weights, allocating KV, warming up, ready.
+    """
+    report = on_progress or _silent
+    torch.set_num_threads(config.resolve_num_threads())  # a setting of the calling thread
+    device = config.resolve_device()
+    dtype = config.resolve_dtype(device)
+    report("opening")
+    parts = parts or open_parts(config)
+    report("loading weights")
+    with torch.inference_mode():
+        model = build_model(parts.weights, dtype, device)
+    report("allocating KV")
+    spec = model.spec
+    max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
+    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
+    num_blocks = size_kv_pool(config, shape, max_model_len, device)
+    runner = Runner(model, TorchAttention(shape, num_blocks, device), device)
+    end_ids = end_token_ids(parts, spec)
+    limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
+    kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
+    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens)
+    core = EngineCore(scheduler, runner, Sampler(), WaitingRoom(limits), parts.new_decoder)
+    report("warming up")
+    runner.warm_up(min(WARM_UP_TOKENS, num_blocks * config.block_size - 1, max_model_len - 1))
+    report("ready")
+    return LoadedEngine(core, parts.tokenizer, limits, parts.generation_defaults)
+
+
+def size_kv_pool(config: EngineConfig, shape: KVShape, max_model_len: int, device: torch.device) -> int:
+    """Blocks in the pool: as configured, else a share of free memory, at most what all seats could ever use."""
+    if config.num_blocks is not None:
+        return config.num_blocks
+    most = config.max_num_seqs * -(-max_model_len // config.block_size)
+    if config.kv_memory_bytes is not None:
+        num_blocks = config.kv_memory_bytes // shape.bytes_per_block
+    else:
+        num_blocks = min(_free_kv_bytes(device) // shape.bytes_per_block, most)
+    if num_blocks < 1:
+        raise ConfigError(f"There is no memory for a single KV block of {shape.bytes_per_block} bytes; give kv_memory_bytes.")
+    return num_blocks
+
+
+def end_token_ids(parts: ModelParts, spec: DecoderSpec) -> frozenset[int]:
+    """All ids that end an answer, wherever the model folder names them; ids without a logit can't."""
+    named = [parts.tokenizer.eos_token_ids]
+    for source in (parts.generation_defaults, parts.weights.config):
+        value = source.get("eos_token_id")
+        named.append(frozenset(_as_ids(value)))
+    return frozenset(token_id for ids in named for token_id in ids if 0 <= token_id < spec.vocab_size)
+
+
+def _as_ids(value: Any) -> Iterable[int]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else value
+
+
+def _free_kv_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return int(free - total * (1 - CUDA_MEMORY_SHARE))
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(available * CPU_KV_SHARE)
+
+
+def _silent(stage: str) -> None:
+    del stage

@@ -1,0 +1,1 @@
+"""The parts a decoder model is made of: linear, norm, rotary, mlp, attention. They know tensors only."""

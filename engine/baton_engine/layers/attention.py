@@ -1,0 +1,61 @@
+"""The narrow face behind which attention over paged KV lives, so that a native kernel can take its place.
+
+A backend owns the KV tensors and their layout; all else sees block ids and slots (block × block_size + offset).
+Once a step: `plan(spans)`. Then once a layer: `attend`, which stores the new keys and values and attends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """bytes_per_token is 2 × layers × KV heads × head dim × bytes."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    block_size: int
+    dtype: torch.dtype
+
+    @property
+    def bytes_per_token(self) -> int:
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+    @property
+    def bytes_per_block(self) -> int:
+        return self.bytes_per_token * self.block_size
+
+
+@dataclass(frozen=True)
+class Span:
+    """One request's part of a step: tokens [start, start + length) of it, whose blocks are block_ids.
+
+    The spans of a step lie behind one another in the flat token dimension, in the order given.
+    """
+
+    start: int
+    length: int
+    block_ids: Sequence[int]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class AttentionPlan(Protocol):
+    """What a backend works out once a step; opaque to the model."""
+
+
+class AttentionBackend(Protocol):
+    def plan(self, spans: Sequence[Span]) -> AttentionPlan: ...
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+        """q (tokens, heads, head_dim), k and v (tokens, KV heads, head_dim) → (tokens, heads × head_dim)."""
+        ...

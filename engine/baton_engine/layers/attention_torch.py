@@ -1,0 +1,140 @@
+"""Attention over paged KV in plain torch operators: the reference, and the fallback where no kernel is built.
+
+Layout of K and V, each one tensor a layer: (KV heads, slots, head_dim), so that a page of one head is one run
+of memory and gathering pages copies whole runs. A KV head's query heads are treated as rows of its sequence:
+grouped heads cost no copy of K or V.
+
+Spans of one token (decodes) go together through one batched multiplication over their gathered, padded pages;
+longer spans (prompt chunks) go one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .attention import KVShape, Span
+
+
+@dataclass(frozen=True)
+class DecodeGroup:
+    """rows: places in the flat token dimension. pages: block ids, one padded row a request, flattened.
+    mask (requests, 1, padded length) is 0 where a token may be seen, -inf elsewhere."""
+
+    rows: Tensor
+    pages: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class PrefillChunk:
+    """Tokens [first, last) of the flat dimension, behind `context` earlier tokens in the same pages.
+    mask (length, context + length) hides what comes later than the row's own token."""
+
+    first: int
+    last: int
+    pages: Tensor
+    context: int
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class TorchPlan:
+    slots: Tensor
+    decodes: DecodeGroup | None
+    prefills: tuple[PrefillChunk, ...]
+
+
+class TorchAttention:
+    def __init__(self, shape: KVShape, num_blocks: int, device: torch.device) -> None:
+        self.shape = shape
+        self.block_size = shape.block_size
+        self.device = device
+        self.scale = 1.0 / math.sqrt(shape.head_dim)
+        size = (shape.num_layers, shape.num_kv_heads, num_blocks * shape.block_size, shape.head_dim)
+        # Zeros, not garbage: a masked place has weight 0, and 0 × NaN would still be NaN.
+        self._k = torch.zeros(size, dtype=shape.dtype, device=device)
+        self._v = torch.zeros(size, dtype=shape.dtype, device=device)
+
+    def plan(self, spans: Sequence[Span]) -> TorchPlan:
+        slots = [slot for span in spans for slot in self._slots(span)]
+        decodes: list[tuple[int, Span]] = []
+        prefills: list[PrefillChunk] = []
+        row = 0
+        for span in spans:
+            if span.length == 1:
+                decodes.append((row, span))
+            else:
+                prefills.append(self._plan_prefill(row, span))
+            row += span.length
+        group = self._plan_decodes(decodes) if decodes else None
+        return TorchPlan(self._indices(slots), group, tuple(prefills))
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: TorchPlan) -> Tensor:
+        keys, values = self._k[layer], self._v[layer]
+        keys.index_copy_(1, plan.slots, k.transpose(0, 1))
+        values.index_copy_(1, plan.slots, v.transpose(0, 1))
+        if plan.decodes is not None and not plan.prefills:
+            return self._decode(q, keys, values, plan.decodes)
+        out = q.new_empty(q.shape[0], q.shape[1] * q.shape[2])
+        if plan.decodes is not None:
+            out[plan.decodes.rows] = self._decode(q[plan.decodes.rows], keys, values, plan.decodes)
+        for chunk in plan.prefills:
+            out[chunk.first : chunk.last] = self._prefill(q[chunk.first : chunk.last], keys, values, chunk)
+        return out
+
+    def _slots(self, span: Span) -> list[int]:
+        size = self.block_size
+        return [span.block_ids[at // size] * size + at % size for at in range(span.start, span.end)]
+
+    def _indices(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64).to(self.device)
+
+    def _plan_decodes(self, decodes: Sequence[tuple[int, Span]]) -> DecodeGroup:
+        num_pages = [-(-span.end // self.block_size) for _, span in decodes]
+        width = max(num_pages)
+        pages: list[int] = []
+        for (_, span), count in zip(decodes, num_pages, strict=True):
+            pages += [*span.block_ids[:count], *([0] * (width - count))]
+        ends = self._indices([span.end for _, span in decodes])
+        hidden = torch.arange(width * self.block_size, device=self.device) >= ends[:, None]
+        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+        return DecodeGroup(self._indices([row for row, _ in decodes]), self._indices(pages), mask[:, None, :])
+
+    def _plan_prefill(self, row: int, span: Span) -> PrefillChunk:
+        pages = self._indices(span.block_ids[: -(-span.end // self.block_size)])
+        own = torch.arange(span.start, span.end, device=self.device)
+        hidden = torch.arange(span.end, device=self.device) > own[:, None]
+        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+        return PrefillChunk(row, row + span.length, pages, span.start, mask)
+
+    def _gather(self, cache: Tensor, pages: Tensor) -> Tensor:
+        """(KV heads, pages × block_size, head_dim)"""
+        heads, dim = self.shape.num_kv_heads, self.shape.head_dim
+        runs = cache.view(heads, -1, self.block_size * dim).index_select(1, pages)
+        return runs.view(heads, -1, dim)
+
+    def _decode(self, q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup) -> Tensor:
+        requests, heads, dim = q.shape
+        kv_heads = self.shape.num_kv_heads
+        gathered_k = self._gather(keys, group.pages).view(kv_heads, requests, -1, dim)
+        gathered_v = self._gather(values, group.pages).view(kv_heads, requests, -1, dim)
+        rows = (q * self.scale).view(requests, kv_heads, heads // kv_heads, dim).transpose(0, 1)
+        scores = torch.matmul(rows, gathered_k.transpose(2, 3)).float().add_(group.mask)
+        weights = torch.softmax(scores, dim=-1).to(q.dtype)
+        return torch.matmul(weights, gathered_v).transpose(0, 1).reshape(requests, heads * dim)
+
+    def _prefill(self, q: Tensor, keys: Tensor, values: Tensor, chunk: PrefillChunk) -> Tensor:
+        length, heads, dim = q.shape
+        kv_heads = self.shape.num_kv_heads
+        end = chunk.context + length
+        k = self._gather(keys, chunk.pages)[:, :end]
+        v = self._gather(values, chunk.pages)[:, :end]
+        rows = (q * self.scale).view(length, kv_heads, heads // kv_heads, dim).permute(1, 2, 0, 3)
+        scores = torch.matmul(rows, k.transpose(1, 2)[:, None]).float().add_(chunk.mask)
+        weights = torch.softmax(scores, dim=-1).to(q.dtype)
+        return torch.matmul(weights, v[:, None]).permute(2, 0, 1, 3).reshape(length, heads * dim)

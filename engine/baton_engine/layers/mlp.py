@@ -1,0 +1,18 @@
+"""The gated feed-forward block: down(silu(gate(x)) * up(x)), gate and up in one multiplication (SwiGLU)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from .linear import Linear
+
+
+class GatedMLP:
+    def __init__(self, gate_up: Linear, down: Linear) -> None:
+        self.gate_up = gate_up
+        self.down = down
+
+    def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(functional.silu(gate).mul_(up), residual)

@@ -1,0 +1,146 @@
+"""The engine for Python programs: give prompts, get answers. Owns a core and steps it in the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from .admission import build_request
+from .assembly import ModelParts, load_engine
+from .config import EngineConfig
+from .engine import EngineStats
+from .request import EngineRequest, FinishReason, RequestDelta, RequestFailure, Timings, Usage
+from .sampling_params import SamplingParams
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class RequestOutput:
+    """One finished answer. error is set if and only if finish_reason is "error"."""
+
+    request_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    stop_reason: int | str | None
+    usage: Usage
+    timings: Timings
+    error: RequestFailure | None = None
+
+
+class LLM:
+    """LLM("path/to/model").generate("Once upon a time") → one RequestOutput for each prompt.
+
+    Further keyword arguments are those of EngineConfig. Not for use from several threads: see AsyncEngine.
+    """
+
+    def __init__(self, model: str | Path, *, parts: ModelParts | None = None, **config: Any) -> None:
+        self._engine = load_engine(EngineConfig(model=Path(model), **config), parts)
+        self._ids = count()
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._engine.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self._engine.limits.max_model_len
+
+    def stats(self) -> EngineStats:
+        return self._engine.core.stats()
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], sampling: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> list[RequestOutput]:
+        """Strings are taken as plain text (no template). All prompts run in one batch. Raises RequestRejected."""
+        asked = [EngineRequest(request_id="", prompt_token_ids=self._ids_of(prompt)) for prompt in _as_list(prompts)]
+        return self.run(self._with_sampling(asked, sampling))
+
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        sampling: SamplingParams | None = None,
+        tools: list[dict[str, Any]] | None = None,
+    ) -> RequestOutput:
+        """One conversation through the model's chat template. Raises RequestRejected."""
+        asked = EngineRequest(request_id="", messages=messages, tools=tools, sampling=sampling or SamplingParams())
+        return self.run([asked])[0]
+
+    def stream(self, asked: EngineRequest) -> Iterator[RequestDelta]:
+        """The deltas of one request as they come. Leaving the iterator early cancels the request."""
+        asked = self._with_id(asked)
+        self._add(asked)
+        finished = False
+        try:
+            while not finished:
+                for delta in self._engine.core.step():
+                    finished = finished or delta.finish_reason is not None
+                    yield delta
+        finally:
+            self._engine.core.cancel(asked.request_id)
+
+    def run(self, asked: Sequence[EngineRequest]) -> list[RequestOutput]:
+        """Runs all requests to their ends, batched. If one is refused, none is run."""
+        core = self._engine.core
+        named = [self._with_id(one) for one in asked]
+        added: list[str] = []
+        try:
+            for one in named:
+                self._add(one)
+                added.append(one.request_id)
+            collected: dict[str, list[RequestDelta]] = {request_id: [] for request_id in added}
+            while core.has_work:
+                for delta in core.step():
+                    collected[delta.request_id].append(delta)
+        finally:
+            for request_id in added:
+                core.cancel(request_id)
+        return [_join(collected[one.request_id]) for one in named]
+
+    def _add(self, asked: EngineRequest) -> None:
+        core = self._engine.core
+        request = build_request(asked, self._engine.limits, self._engine.tokenizer)
+        core.waiting_room.enter(request)
+        core.add(request)
+
+    def _with_id(self, asked: EngineRequest) -> EngineRequest:
+        return asked if asked.request_id else replace(asked, request_id=f"request-{next(self._ids)}")
+
+    def _with_sampling(
+        self, asked: Sequence[EngineRequest], sampling: SamplingParams | Sequence[SamplingParams] | None
+    ) -> list[EngineRequest]:
+        if sampling is None or isinstance(sampling, SamplingParams):
+            sampling = [sampling or SamplingParams()] * len(asked)
+        return [replace(one, sampling=params) for one, params in zip(asked, sampling, strict=True)]
+
+    def _ids_of(self, prompt: Prompt) -> Sequence[int]:
+        return self._engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str):
+        return [prompts]
+    if prompts and isinstance(prompts[0], int):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _join(deltas: Sequence[RequestDelta]) -> RequestOutput:
+    last = deltas[-1]
+    assert last.finish_reason is not None
+    assert last.usage is not None
+    assert last.timings is not None
+    return RequestOutput(
+        request_id=last.request_id,
+        text="".join(delta.text for delta in deltas),
+        token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
+        finish_reason=last.finish_reason,
+        stop_reason=last.stop_reason,
+        usage=last.usage,
+        timings=last.timings,
+        error=last.error,
+    )

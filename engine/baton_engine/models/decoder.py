@@ -1,0 +1,60 @@
+"""The decoder forward pass over a flat batch of tokens. Knows no requests, no pages and no files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional
+
+from ..layers.attention import AttentionBackend, AttentionPlan
+from ..layers.linear import Linear
+from ..layers.mlp import GatedMLP
+from ..layers.norm import RMSNorm
+from ..layers.rotary import RotaryTable
+from .spec import DecoderSpec
+
+
+@dataclass(frozen=True)
+class DecoderLayer:
+    input_norm: RMSNorm
+    qkv: Linear
+    output: Linear
+    mlp_norm: RMSNorm
+    mlp: GatedMLP
+
+
+class DecoderModel:
+    def __init__(
+        self,
+        spec: DecoderSpec,
+        embedding: Tensor,
+        layers: Sequence[DecoderLayer],
+        norm: RMSNorm,
+        head: Linear,
+        rotary: RotaryTable,
+    ) -> None:
+        self.spec = spec
+        self.embedding = embedding
+        self.layers = layers
+        self.norm = norm
+        self.head = head
+        self.rotary = rotary
+
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, sample_rows: Tensor, attention: AttentionBackend, plan: AttentionPlan
+    ) -> Tensor:
+        """token_ids and positions (tokens,) → logits (len(sample_rows), vocabulary) of those rows only, float32."""
+        spec = self.spec
+        cos_sin = self.rotary.at(positions)
+        num_rotated = spec.num_heads + spec.num_kv_heads
+        hidden = functional.embedding(token_ids, self.embedding)
+        for index, layer in enumerate(self.layers):
+            heads = layer.qkv(layer.input_norm(hidden)).view(hidden.shape[0], -1, spec.head_dim)
+            rotated = self.rotary.rotate(heads[:, :num_rotated], cos_sin)
+            q, k = rotated.split((spec.num_heads, spec.num_kv_heads), dim=1)
+            attended = attention.attend(index, q, k, heads[:, num_rotated:], plan)
+            hidden = layer.output(attended, hidden)
+            hidden = layer.mlp(layer.mlp_norm(hidden), hidden)
+        return self.head(self.norm(hidden[sample_rows])).float()

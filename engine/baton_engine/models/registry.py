@@ -1,0 +1,44 @@
+"""From config.json's model_type to a loaded model. A new family is one small file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import ModelLoadError
+from .decoder import DecoderModel
+from .llama import llama_spec
+from .loading import load_decoder
+from .qwen2 import qwen2_spec
+from .spec import DecoderSpec
+
+FAMILIES: dict[str, Callable[[Mapping[str, Any]], DecoderSpec]] = {
+    "llama": llama_spec,
+    "qwen2": qwen2_spec,
+}
+
+
+class WeightSource(Protocol):
+    """The part of a checkpoint that a model needs: config.json's keys and the tensors under their HF names."""
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]: ...
+
+
+def supported_model_types() -> list[str]:
+    return sorted(FAMILIES)
+
+
+def build_model(source: WeightSource, dtype: torch.dtype, device: torch.device) -> DecoderModel:
+    """Raises ModelLoadError if the family is unknown, or a tensor is missing or of the wrong shape."""
+    model_type = source.config.get("model_type")
+    family = FAMILIES.get(str(model_type))
+    if family is None:
+        known = ", ".join(supported_model_types())
+        raise ModelLoadError(f"config.json has model_type {model_type!r}; this engine runs {known}.")
+    return load_decoder(family(source.config), source.tensors(), dtype, device)

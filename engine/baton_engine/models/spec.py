@@ -1,0 +1,71 @@
+"""What distinguishes one dense decoder from another, as plain values. Owns the reading of config.json's common keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ModelLoadError
+from ..layers.rotary import RopeSpec
+
+
+@dataclass(frozen=True)
+class DecoderSpec:
+    """A pre-norm decoder with rotary positions, grouped-query attention and a gated MLP."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_positions: int
+    rms_norm_eps: float
+    rope: RopeSpec
+    tie_word_embeddings: bool
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+
+
+def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that all families share. Raises ModelLoadError naming what is missing or not served here."""
+    activation = config.get("hidden_act", "silu")
+    if activation != "silu":
+        raise ModelLoadError(f"config.json asks for hidden_act {activation!r}; this engine has silu.")
+    num_heads = _integer(config, "num_attention_heads")
+    num_kv_heads = config.get("num_key_value_heads") or num_heads
+    if num_heads % num_kv_heads:
+        raise ModelLoadError(f"config.json: {num_heads} attention heads can't share {num_kv_heads} KV heads evenly.")
+    hidden_size = _integer(config, "hidden_size")
+    head_dim = config.get("head_dim") or hidden_size // num_heads
+    max_positions = _integer(config, "max_position_embeddings")
+    return {
+        "vocab_size": _integer(config, "vocab_size"),
+        "hidden_size": hidden_size,
+        "intermediate_size": _integer(config, "intermediate_size"),
+        "num_layers": _integer(config, "num_hidden_layers"),
+        "num_heads": num_heads,
+        "num_kv_heads": num_kv_heads,
+        "head_dim": head_dim,
+        "max_positions": max_positions,
+        "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
+        "rope": _rope(config, head_dim, max_positions),
+        "tie_word_embeddings": bool(config.get("tie_word_embeddings", False)),
+    }
+
+
+def _rope(config: Mapping[str, Any], head_dim: int, max_positions: int) -> RopeSpec:
+    """Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters."""
+    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = parameters.get("rope_theta") or config.get("rope_theta") or 10_000.0
+    return RopeSpec(head_dim, float(theta), max_positions, dict(parameters) or None)
+
+
+def _integer(config: Mapping[str, Any], key: str) -> int:
+    value = config.get(key)
+    if not isinstance(value, int):
+        raise ModelLoadError(f"config.json has {key} = {value!r}; a whole number is needed.")
+    return value

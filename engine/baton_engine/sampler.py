@@ -1,0 +1,137 @@
+"""From logits to token ids, for the whole batch at once. Knows no text, no queues and no model.
+
+The order is fixed, and part of what we promise:
+
+    1  min tokens       end and stop ids are impossible until the answer has min_tokens tokens
+    2  temperature 0    the row's exact argmax (the lowest id of equals), and nothing below applies
+    3  temperature      (logit - row maximum) / temperature
+    4  min-p            drop tokens less likely than min_p × the most likely one
+    5  top-k            keep the k most likely (of equals the lower ids)
+    6  top-p            keep the shortest run of most likely tokens whose sum reaches top_p, at least one
+    7  draw             the token at u on the cumulative distribution, in order of token ids
+
+u comes from a counter: a hash of (seed, position), position being the index of the new token in prompt +
+answer. No generator has state, so neither the batch, nor its order, nor preemption can change a draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .request import Request
+
+NUM_CANDIDATES = 512
+
+
+@dataclass(frozen=True)
+class SampledToken:
+    """token_id is None when the row's logits hold no number to choose by: that request fails, alone."""
+
+    token_id: int | None
+
+
+def uniform(seed: int, position: int) -> float:
+    """A number in [0, 1) with 53 random bits, the same for the same (seed, position) everywhere."""
+    digest = hashlib.blake2b(struct.pack("<qQ", seed, position), digest_size=8, person=b"baton.sampler").digest()
+    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+
+
+class Sampler:
+    @torch.inference_mode()
+    def sample(self, logits: Tensor, requests: Sequence[Request]) -> list[SampledToken]:
+        """logits (len(requests), vocabulary) float32 → one token for each row."""
+        if not requests:
+            return []
+        self._forbid_early_ends(logits, requests)
+        best, token_ids = logits.max(dim=-1)
+        drawn = [row for row, request in enumerate(requests) if not request.sampling.greedy]
+        if drawn:
+            chosen = _draw(logits[drawn], best[drawn], [requests[row] for row in drawn])
+            token_ids[drawn] = chosen
+        usable: list[bool] = torch.isfinite(best).tolist()
+        ids: list[int] = token_ids.tolist()
+        return [SampledToken(token_id if good else None) for token_id, good in zip(ids, usable, strict=True)]
+
+    @staticmethod
+    def _forbid_early_ends(logits: Tensor, requests: Sequence[Request]) -> None:
+        for row, request in enumerate(requests):
+            if request.num_answer_tokens < request.sampling.min_tokens:
+                logits[row, list(request.stop_token_ids | request.end_token_ids)] = -torch.inf
+
+
+def _draw(logits: Tensor, best: Tensor, requests: Sequence[Request]) -> Tensor:
+    device = logits.device
+    params = [request.sampling for request in requests]
+    temperature = torch.tensor([p.temperature for p in params], dtype=torch.float32, device=device)
+    # The maximum goes to 0 first: a tiny temperature then drives the others to -inf, never the best to inf.
+    scaled = (logits - best[:, None]) / temperature[:, None]
+    if any(p.min_p > 0 for p in params):
+        floor = torch.tensor([p.min_p for p in params], dtype=torch.float32, device=device).log()
+        scaled.masked_fill_(scaled < floor[:, None], -torch.inf)
+    cut = [row for row, p in enumerate(params) if p.top_p < 1 or 0 < p.top_k < logits.shape[1]]
+    if cut:
+        scaled[cut] = _keep_most_likely(scaled[cut], [params[row].top_k for row in cut], [params[row].top_p for row in cut])
+    points = torch.tensor([uniform(r.seed, r.num_tokens) for r in requests], dtype=torch.float64, device=device)
+    return _invert(torch.softmax(scaled, dim=-1), points)
+
+
+def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[float]) -> Tensor:
+    """Steps 5 and 6: all but the kept tokens become -inf.
+
+    Sorting a large vocabulary costs more than the model's last layer, so the cut is first looked for among the
+    NUM_CANDIDATES best tokens of each row; only where that can't decide it, whole rows are sorted.
+    """
+    vocab_size = scaled.shape[1]
+    limits = [k if 0 < k < vocab_size else vocab_size for k in top_k]
+    narrow = min(NUM_CANDIDATES, vocab_size)
+    if all(limit <= narrow or limit == vocab_size for limit in limits):
+        decided = _cut(scaled, narrow, limits, top_p)
+        if decided is not None:
+            return decided
+    whole = _cut(scaled, vocab_size, limits, top_p)
+    assert whole is not None
+    return whole
+
+
+def _cut(scaled: Tensor, width: int, limits: Sequence[int], top_p: Sequence[float]) -> Tensor | None:
+    """The cut among the `width` best of each row; None if a token outside them could belong to the kept ones."""
+    values, ids = _sorted_candidates(scaled, width)
+    ranks = torch.arange(width, device=scaled.device)
+    within_k = ranks < torch.tensor(limits, device=scaled.device)[:, None]
+    mass = (values - torch.logsumexp(scaled, dim=-1, keepdim=True)).double().exp() * within_k
+    limited = torch.tensor([limit < scaled.shape[1] for limit in limits], device=scaled.device)[:, None]
+    share = torch.tensor(top_p, dtype=torch.float64, device=scaled.device)[:, None]
+    # After top-k the distribution is renormalised: top-p is a share of what top-k left.
+    goal = share * torch.where(limited, mass.sum(-1, keepdim=True), 1.0)
+    before = mass.cumsum(-1) - mass
+    keep = within_k & ((before < goal) | (share >= 1) | (ranks == 0))
+    lowest_kept = values.masked_fill(~keep, torch.inf).amin(-1)
+    if width < scaled.shape[1] and bool((values[:, -1] >= lowest_kept).any()):
+        return None
+    result = torch.full_like(scaled, -torch.inf)
+    return result.scatter_(1, ids, values.masked_fill(~keep, -torch.inf))
+
+
+def _sorted_candidates(scaled: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The `width` best of each row, best first, lower ids first among equals."""
+    if width == scaled.shape[1]:
+        return torch.sort(scaled, dim=-1, descending=True, stable=True)
+    _, ids = torch.topk(scaled, width, dim=-1)
+    ids = ids.sort(dim=-1).values
+    values, order = torch.sort(scaled.gather(1, ids), dim=-1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
+def _invert(probabilities: Tensor, points: Tensor) -> Tensor:
+    """The first id whose cumulative probability is over point × total. float64, so that no id's share is rounded off."""
+    cumulative = probabilities.double().cumsum(-1)
+    targets = points[:, None] * cumulative[:, -1:]
+    # right=True: an id of probability 0 has an empty interval and can't be hit.
+    ids = torch.searchsorted(cumulative, targets, right=True)[:, 0]
+    return ids.clamp_(max=probabilities.shape[1] - 1)
