@@ -84,14 +84,14 @@ def venv_works() -> bool:
     """False for one that was moved here, or whose Python is gone or too old."""
     question = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
     try:
-        answer = run([str(VENV_PYTHON), "-c", question], capture_output=True)
+        answer = run([str(VENV_PYTHON), "-c", question], quiet=True)
     except OSError:
         return False
     return answer.returncode == 0
 
 
-def run(command: list[str], **options: bool) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, check=False, **options)  # noqa: S603 - our own arguments
+def run(command: list[str], *, quiet: bool = False) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, check=False, capture_output=quiet)  # noqa: S603 - our own arguments
 
 
 def make_venv() -> None:

@@ -13,7 +13,7 @@ class Tenant(WireModel):
     """Who asks, as the edge found out from the API key."""
 
     tenant_id: str = Field(max_length=128)
-    team: str = Field("default", max_length=128)
+    team: str = Field(default="default", max_length=128)
     key_id: str = Field(max_length=128, description="Public name of the key, never the key itself.")
 
 
@@ -31,9 +31,9 @@ class Envelope(WireModel):
     conversation_id: str = Field(max_length=64)
     deadline: float = Field(description="Unix time in seconds; nothing is handed on after it.")
     sent_at: float = Field(description="Unix time in seconds at which the sender handed this on.")
-    attempt: int = Field(1, ge=1, description="Engine attempt; the gateway counts it up.")
-    parent_span_id: str | None = Field(None, pattern=r"^[0-9a-f]{16}$")
-    contract: str = Field(CONTRACT_VERSION, pattern=r"^\d+\.\d+$")
+    attempt: int = Field(default=1, ge=1, description="Engine attempt; the gateway counts it up.")
+    parent_span_id: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
+    contract: str = Field(default=CONTRACT_VERSION, pattern=r"^\d+\.\d+$")
 
     @property
     def traceparent(self) -> str:

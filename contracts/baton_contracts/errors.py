@@ -132,9 +132,11 @@ class ErrorBody(WireModel):
 
     code: ErrorCode
     message: str = Field(description="For people: what was wrong, where, and what to do about it.")
-    param: str | None = Field(None, description="The request parameter at fault, as the client named it.")
-    stop: Service | None = Field(None, description="The service that gave up.")
-    retry_after_seconds: float | None = Field(None, ge=0, description="When another try makes sense.")
+    param: str | None = Field(
+        default=None, description="The request parameter at fault, as the client named it."
+    )
+    stop: Service | None = Field(default=None, description="The service that gave up.")
+    retry_after_seconds: float | None = Field(default=None, ge=0, description="When another try makes sense.")
 
     @property
     def status(self) -> int:

@@ -20,14 +20,16 @@ FinishReason = Literal["stop", "length", "content_filter", "cancelled"]
 
 
 class Usage(WireModel):
-    prompt_tokens: int = Field(0, ge=0)
-    cached_tokens: int = Field(0, ge=0, description="Prompt tokens whose KV was found in the prefix cache.")
-    completion_tokens: int = Field(0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    cached_tokens: int = Field(
+        default=0, ge=0, description="Prompt tokens whose KV was found in the prefix cache."
+    )
+    completion_tokens: int = Field(default=0, ge=0)
 
 
 class FrameBase(WireModel):
     request_id: RequestId
-    attempt: int = Field(1, ge=1)
+    attempt: int = Field(default=1, ge=1)
     sender: SubjectToken = Field(description="Instance that numbered this frame and can send it again.")
     seq: int = Field(ge=-1)
 
@@ -35,7 +37,7 @@ class FrameBase(WireModel):
 class Held(FrameBase):
     """A stop took the baton. Unnumbered; losing one is harmless."""
 
-    kind: Literal["held"] = Field("held")
+    kind: Literal["held"] = Field(default="held")
     seq: int = -1
     stop: Service
 
@@ -43,19 +45,19 @@ class Held(FrameBase):
 class Prologue(FrameBase):
     """The answer will come from here: HTTP 200 may be sent."""
 
-    kind: Literal["prologue"] = Field("prologue")
+    kind: Literal["prologue"] = Field(default="prologue")
     model: str
     replica: str = Field(description="Instance of the engine worker; `cache` for a cached answer.")
     gateway: SubjectToken
     guard: SubjectToken
     cache: Literal["none", "exact"] = "none"
-    citations: tuple[str, ...] = Field((), description="Sources of [1], [2], … in order.")
+    citations: tuple[str, ...] = Field(default=(), description="Sources of [1], [2], … in order.")
 
 
 class Data(FrameBase):
     """All the text and tokens of one engine step. `text` may be empty while characters are held back."""
 
-    kind: Literal["data"] = Field("data")
+    kind: Literal["data"] = Field(default="data")
     text: str = ""
     token_ids: tuple[int, ...] = ()
 
@@ -72,10 +74,10 @@ class Timings(WireModel):
 class End(FrameBase):
     """The last frame of a successful (or cancelled) answer."""
 
-    kind: Literal["end"] = Field("end")
+    kind: Literal["end"] = Field(default="end")
     finish_reason: FinishReason
     usage: Usage
-    blocks_freed: int = Field(0, ge=0, description="KV blocks that this request gave back.")
+    blocks_freed: int = Field(default=0, ge=0, description="KV blocks that this request gave back.")
     timings: Timings | None = None
 
 
@@ -83,7 +85,7 @@ class Error(FrameBase):
     """An attempt failed. From an engine it is advice to the gateway, which may try again; `final` ends
     the request."""
 
-    kind: Literal["error"] = Field("error")
+    kind: Literal["error"] = Field(default="error")
     seq: int = -1
     error: ErrorBody
     final: bool = True
@@ -117,18 +119,26 @@ class Resend(WireModel):
 
 class Resent(WireModel):
     frames: tuple[Frame, ...] = ()
-    available: bool = Field(description="False: the ring buffer no longer holds them, or the request is unknown.")
+    available: bool = Field(
+        description="False: the ring buffer no longer holds them, or the request is unknown."
+    )
 
 
 class Cancel(WireModel):
     """Broadcast on `cancel.RID`. Whoever holds a part of the request stops and replies `CancelAck`."""
 
     request_id: RequestId
-    reason: Literal["client_disconnected", "deadline", "slow_consumer", "lease_lost", "superseded", "operator"]
-    attempt: int | None = Field(None, description="Only this engine attempt; None: the whole request.")
+    reason: Literal[
+        "client_disconnected", "deadline", "slow_consumer", "lease_lost", "superseded", "operator"
+    ]
+    attempt: int | None = Field(
+        default=None, description="Only this engine attempt; None: the whole request."
+    )
 
 
 class CancelAck(WireModel):
     stop: Service
     instance: SubjectToken
-    blocks_freed: int | None = Field(None, ge=0, description="Engine: KV blocks freed by this cancel.")
+    blocks_freed: int | None = Field(
+        default=None, ge=0, description="Engine: KV blocks freed by this cancel."
+    )

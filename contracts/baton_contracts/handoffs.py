@@ -21,8 +21,10 @@ class Ack(WireModel):
     verdict: Literal["held", "busy", "refused"]
     instance: SubjectToken = Field(description="Who answers; for output guardrails, the frames inbox.")
     error: ErrorBody | None = None
-    waiting: int | None = Field(None, ge=0, description="Engine: requests waiting, this one included.")
-    running: int | None = Field(None, ge=0, description="Engine: requests in the batch.")
+    waiting: int | None = Field(
+        default=None, ge=0, description="Engine: requests waiting, this one included."
+    )
+    running: int | None = Field(default=None, ge=0, description="Engine: requests in the batch.")
 
 
 class Handoff(WireModel):
@@ -49,7 +51,9 @@ class GatewayHandoff(Handoff):
 
     chat: ChatRequest
     prompt: Prompt
-    vault: str | None = Field(None, description="Masked values, encrypted; opened by output guardrails only.")
+    vault: str | None = Field(
+        default=None, description="Masked values, encrypted; opened by output guardrails only."
+    )
 
 
 class GuardOutHandoff(Handoff):
@@ -66,9 +70,12 @@ class EngineWork(WireModel):
     prompt: Prompt
     sampling: Sampling = Sampling()
     resume_token_ids: tuple[int, ...] = Field(
-        (), description="Tokens that an earlier attempt already sent: they extend the prompt and are not sent again."
+        default=(),
+        description="Tokens that an earlier attempt sent: they extend the prompt and are not sent again.",
     )
-    cache_salt: str = Field("", description="Prefix cache blocks are shared only under the same salt.")
+    cache_salt: str = Field(
+        default="", description="Prefix cache blocks are shared only under the same salt."
+    )
 
 
 class RouteHandoff(Handoff):
@@ -78,7 +85,9 @@ class RouteHandoff(Handoff):
     work: EngineWork
     gateway: SubjectToken
     guard: SubjectToken
-    avoid_replicas: tuple[str, ...] = Field((), description="Replicas at which this request already failed.")
+    avoid_replicas: tuple[str, ...] = Field(
+        default=(), description="Replicas at which this request already failed."
+    )
 
 
 class EngineHandoff(Handoff):

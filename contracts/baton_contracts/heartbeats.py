@@ -27,7 +27,7 @@ class Lease(WireModel):
     service: Service
     instance: SubjectToken
     state: State
-    mailbox_depth: int = Field(0, ge=0)
+    mailbox_depth: int = Field(default=0, ge=0)
 
 
 class ReplicaHeartbeat(WireModel):
@@ -36,22 +36,26 @@ class ReplicaHeartbeat(WireModel):
     replica: SubjectToken = Field(description="Instance of the engine worker.")
     model: str
     state: State
-    stage: str = Field("", description="While starting: load, warm_up, … for people.")
+    stage: str = Field(default="", description="While starting: load, warm_up, … for people.")
     sent_at: float = Field(description="Unix time in seconds.")
-    num_running: int = Field(0, ge=0)
-    num_waiting: int = Field(0, ge=0)
-    waiting_tokens: int = Field(0, ge=0)
-    max_running: int = Field(1, ge=1)
-    max_waiting: int = Field(0, ge=0)
-    kv_usage: float = Field(0.0, ge=0, le=1, description="Held blocks ÷ all blocks; cached ones count as free.")
-    kv_blocks_total: int = Field(0, ge=0)
-    kv_blocks_held: int = Field(0, ge=0)
-    context_length: int = Field(0, ge=0, description="Longest prompt + output, tokens.")
+    num_running: int = Field(default=0, ge=0)
+    num_waiting: int = Field(default=0, ge=0)
+    waiting_tokens: int = Field(default=0, ge=0)
+    max_running: int = Field(default=1, ge=1)
+    max_waiting: int = Field(default=0, ge=0)
+    kv_usage: float = Field(
+        default=0.0, ge=0, le=1, description="Held blocks ÷ all blocks; cached ones count as free."
+    )
+    kv_blocks_total: int = Field(default=0, ge=0)
+    kv_blocks_held: int = Field(default=0, ge=0)
+    context_length: int = Field(default=0, ge=0, description="Longest prompt + output, tokens.")
     adapters: tuple[str, ...] = ()
-    prompt_tokens_total: int = Field(0, ge=0)
-    generation_tokens_total: int = Field(0, ge=0)
-    preemptions_total: int = Field(0, ge=0)
-    prefix_hit_tokens_total: int = Field(0, ge=0)
-    finished_requests_total: int = Field(0, ge=0)
-    tokens_per_second: float = Field(0.0, ge=0, description="Output rate over the last seconds.")
-    requests_per_second: float = Field(0.0, ge=0, description="Finished requests, over the last seconds.")
+    prompt_tokens_total: int = Field(default=0, ge=0)
+    generation_tokens_total: int = Field(default=0, ge=0)
+    preemptions_total: int = Field(default=0, ge=0)
+    prefix_hit_tokens_total: int = Field(default=0, ge=0)
+    finished_requests_total: int = Field(default=0, ge=0)
+    tokens_per_second: float = Field(default=0.0, ge=0, description="Output rate over the last seconds.")
+    requests_per_second: float = Field(
+        default=0.0, ge=0, description="Finished requests, over the last seconds."
+    )

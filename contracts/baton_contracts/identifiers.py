@@ -46,6 +46,6 @@ def parse_request_id(raw: str) -> str | None:
 def subject_token(name: str) -> str:
     """Any name as one subject token, reversibly: bytes outside [A-Za-z0-9_-] become `=XX`."""
     return "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 or byte in b"_-" else f"={byte:02X}"
+        chr(byte) if (chr(byte).isalnum() and byte < 128) or byte in b"_-" else f"={byte:02X}"
         for byte in name.encode()
     )

@@ -18,6 +18,10 @@ class KvEvent(WireModel):
     epoch: int = Field(ge=0, description="Changes when the replica starts or clears its cache.")
     seq: int = Field(ge=0, description="Counts from 0 within an epoch.")
     kind: Literal["stored", "removed", "cleared"]
-    block_hashes: tuple[str, ...] = Field((), description="SHA-256 of the chain up to each block, hex.")
-    parent_hash: str | None = Field(None, description="Hash of the block before the first one stored.")
-    block_size: int = Field(16, ge=1)
+    block_hashes: tuple[str, ...] = Field(
+        default=(), description="SHA-256 of the chain up to each block, hex."
+    )
+    parent_hash: str | None = Field(
+        default=None, description="Hash of the block before the first one stored."
+    )
+    block_size: int = Field(default=16, ge=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baton_contracts.subjects import ROOT, STREAM_AFTER, STREAM_TRACE, BUCKET_KEYS, Service
+from baton_contracts.subjects import BUCKET_KEYS, ROOT, STREAM_AFTER, STREAM_TRACE, Service
 
 _EVERY_PUBLISH = (f"{ROOT}.lease.*", f"{ROOT}.trace.*", f"{ROOT}.cancel.*", f"{ROOT}.reply.*.*")
 _EVERY_SUBSCRIBE = (f"{ROOT}.lease.*", f"{ROOT}.cancel.*", "$SRV.>")
@@ -22,10 +22,6 @@ class Permissions:
 
 def inbox_prefix(user: str) -> str:
     return f"_INBOX_{user}"
-
-
-def _stream_api(stream: str, *verbs: str) -> tuple[str, ...]:
-    return tuple(f"$JS.API.{verb}.{stream}" for verb in verbs)
 
 
 def _publishes(service: Service) -> tuple[str, ...]:
@@ -90,7 +86,12 @@ def _subscribes(service: Service) -> tuple[str, ...]:
         "prompt_builder": (f"{ROOT}.prompt.*", f"{ROOT}.ingest.*"),
         "embedder": (f"{ROOT}.embed.*",),
         "input_guardrails": (f"{ROOT}.guard.in.*",),
-        "llm_gateway": (f"{ROOT}.gateway.*", f"{ROOT}.frames.*.*.*", f"{ROOT}.replica.*.*", f"{ROOT}.resend.*.*"),
+        "llm_gateway": (
+            f"{ROOT}.gateway.*",
+            f"{ROOT}.frames.*.*.*",
+            f"{ROOT}.replica.*.*",
+            f"{ROOT}.resend.*.*",
+        ),
         "inference_router": (f"{ROOT}.route.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
         "engine_worker": (f"{ROOT}.engine.*.*", f"{ROOT}.resend.*.*"),
         "output_guardrails": (f"{ROOT}.guard.out.*", f"{ROOT}.frames.*.*.*", f"{ROOT}.resend.*.*"),

@@ -19,7 +19,7 @@ Origin = Literal["client", "history", "document", "tool", "builder"]
 class Part(WireModel):
     text: str
     origin: Origin = "client"
-    chunk_id: str | None = Field(None, description="Set on document parts: key into `Prompt.chunks`.")
+    chunk_id: str | None = Field(default=None, description="Set on document parts: key into `Prompt.chunks`.")
 
 
 class Message(WireModel):
@@ -55,12 +55,12 @@ class Prompt(WireModel):
 class Sampling(WireModel):
     """Sampling parameters with the model's own defaults where a field is None."""
 
-    max_tokens: int | None = Field(None, ge=1)
-    min_tokens: int = Field(0, ge=0)
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=0)
-    min_p: float | None = Field(None, ge=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    min_tokens: int = Field(default=0, ge=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    min_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
@@ -76,6 +76,9 @@ class ChatRequest(WireModel):
     stream: bool = False
     retrieval: Literal["auto", "on", "off"] = "auto"
     continue_conversation: bool = Field(
-        False, description="True if the client named a stored conversation: its history goes before the messages."
+        default=False,
+        description="True if the client named a stored conversation: its history goes before the messages.",
     )
-    use_cache: bool = Field(True, description="False: neither read nor written (`cache-control: no-store`).")
+    use_cache: bool = Field(
+        default=True, description="False: neither read nor written (`cache-control: no-store`)."
+    )

@@ -21,7 +21,9 @@ class EmbedQuery(WireModel):
 
 class EmbedReply(WireModel):
     model: str = ""
-    vectors: tuple[tuple[float, ...], ...] = Field((), description="One unit vector a text, in order.")
+    vectors: tuple[tuple[float, ...], ...] = Field(
+        default=(), description="One unit vector a text, in order."
+    )
     prompt_tokens: int = 0
     error: ErrorBody | None = None
 
@@ -31,7 +33,9 @@ class IngestQuery(WireModel):
     again adds nothing, an edited one replaces only the chunks that changed."""
 
     tenant_id: str
-    source: str = Field(min_length=1, max_length=512, description="Name of the document; the identity for replacement.")
+    source: str = Field(
+        min_length=1, max_length=512, description="Name of the document; the identity for replacement."
+    )
     media_type: Literal["text/plain", "text/markdown", "text/html"] = "text/plain"
     text: str = Field(description="Empty: remove the document.")
 

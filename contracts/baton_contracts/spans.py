@@ -32,7 +32,7 @@ STOPS: dict[int, str] = {
 
 class Span(WireModel):
     span_id: str = Field(pattern=r"^[0-9a-f]{16}$")
-    parent_span_id: str | None = Field(None, pattern=r"^[0-9a-f]{16}$")
+    parent_span_id: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
     stop: int = Field(ge=1, le=10, description="Number of the stop, key into STOPS.")
     service: Service
     instance: SubjectToken

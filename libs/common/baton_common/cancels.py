@@ -1,0 +1,97 @@
+"""The cancel tree of a process: who holds a part of which request, and how to stop it.
+
+A cancel is broadcast on `cancel.RID`; each holder stops its part and acks. Only the exact id is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from baton_common.bus import Bus, BusMessage, Subscription
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.frames import Cancel, CancelAck
+from baton_contracts.subjects import Service
+
+log = logging.getLogger(__name__)
+
+OnCancel = Callable[[Cancel], Awaitable[int | None]]
+"""Stops one part; returns the KV blocks freed, if it knows of any."""
+
+
+class CancelTree:
+    def __init__(self, bus: Bus, service: Service, instance: str) -> None:
+        self._bus = bus
+        self._service: Service = service
+        self._instance = instance
+        self._holders: dict[str, list[OnCancel]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(subjects.CANCEL_ALL, self._on_message)
+
+    async def stop(self) -> None:
+        if self._subscription:
+            await self._subscription.unsubscribe()
+
+    def register(self, request_id: str, on_cancel: OnCancel) -> Callable[[], None]:
+        """Returns the function that takes the part out again; idempotent."""
+        self._holders.setdefault(request_id, []).append(on_cancel)
+
+        def release() -> None:
+            parts = self._holders.get(request_id, [])
+            if on_cancel in parts:
+                parts.remove(on_cancel)
+            if not parts:
+                self._holders.pop(request_id, None)
+
+        return release
+
+    @property
+    def num_held(self) -> int:
+        return len(self._holders)
+
+    def _on_message(self, message: BusMessage) -> None:
+        request_id = subjects.request_id_of(message.subject)
+        parts = self._holders.get(request_id)
+        if not parts:
+            return
+        try:
+            cancel = Cancel.decode(message.payload)
+        except MalformedMessage as error:
+            log.warning("cancel ignored: %s", error)
+            return
+        task = asyncio.create_task(self._stop(list(parts), cancel, message.reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stop(self, parts: list[OnCancel], cancel: Cancel, reply: str) -> None:
+        freed: int | None = None
+        for part in parts:
+            try:
+                blocks = await part(cancel)
+            except Exception:
+                log.exception("cancel of %s failed in part", cancel.request_id)
+                continue
+            if blocks is not None:
+                freed = (freed or 0) + blocks
+        if reply:
+            ack = CancelAck(stop=self._service, instance=self._instance, blocks_freed=freed)
+            try:
+                await self._bus.publish(reply, ack.encode())
+            except BusError as error:
+                log.debug("cancel ack not sent: %s", error)
+
+
+async def broadcast_cancel(
+    bus: Bus, cancel: Cancel, *, timeout: float = 1.0, enough: int = 8
+) -> list[CancelAck]:
+    """Tells everybody and collects the acks; for the canceller's trace. `enough` acks end the wait."""
+    answers = await bus.request_many(
+        subjects.cancel(cancel.request_id), cancel.encode(), timeout=timeout, enough=enough
+    )
+    return [CancelAck.decode(answer) for answer in answers]

@@ -1,0 +1,112 @@
+"""What a handler sees of the request it holds: its envelope, its spans, the way on and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from baton_common.cancels import OnCancel
+from baton_common.errors import BusError
+from baton_common.handoff import hand_on
+from baton_common.tracing import SpanRecorder
+from baton_contracts import subjects
+from baton_contracts.base import WireModel
+from baton_contracts.envelope import Envelope
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Error, Held, encode_frame
+from baton_contracts.handoffs import Ack
+from baton_contracts.subjects import Service
+
+if TYPE_CHECKING:
+    from baton_common.node import Node
+
+BuildHandoff = Callable[[Envelope], WireModel]
+
+
+class RequestContext:
+    """Owned by the actor's task for this request; gone when the task is."""
+
+    def __init__(self, node: Node, envelope: Envelope, spans: SpanRecorder) -> None:
+        self.node = node
+        self.envelope = envelope
+        self.spans = spans
+        self.on_cancel: OnCancel | None = None
+        """Set by a handler that has something better to do on cancel than to be stopped."""
+        self.attributes: dict[str, str | bool | int | float | tuple[str, ...]] = {}
+        """Attributes of this stop's own span."""
+        self._acknowledge: Callable[[Ack], None] | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self.envelope.request_id
+
+    def remaining_seconds(self) -> float:
+        return self.envelope.deadline - self.node.clock.wall()
+
+    def _next_envelope(self, attempt: int | None) -> Envelope:
+        return self.envelope.model_copy(
+            update={
+                "sent_at": self.node.clock.wall(),
+                "parent_span_id": self.spans.root_id,
+                "attempt": attempt or self.envelope.attempt,
+            }
+        )
+
+    async def hand_on(
+        self,
+        subject: str,
+        build: BuildHandoff,
+        *,
+        to: Service,
+        attempt: int | None = None,
+        ack_seconds: float = 2.0,
+    ) -> Ack:
+        """Hands the request to the group of `to`. Raises RequestFailed with the error for the client."""
+        with self.spans.span("hand_on", to=to) as span:
+            ack = await hand_on(
+                self.node.bus,
+                self.node.clock,
+                subject,
+                lambda: build(self._next_envelope(attempt)).encode(),
+                to=to,
+                deadline=self.envelope.deadline,
+                ack_seconds=ack_seconds,
+            )
+            span.set(instance=ack.instance)
+        return ack
+
+    def bind_acknowledge(self, acknowledge: Callable[[Ack], None]) -> None:
+        self._acknowledge = acknowledge
+
+    def acknowledge(self, ack: Ack) -> None:
+        """For actors that decide inside the handler (`ack_by_handler`); later calls do nothing."""
+        acknowledge, self._acknowledge = self._acknowledge, None
+        if acknowledge:
+            acknowledge(ack)
+
+    @property
+    def acknowledged(self) -> bool:
+        return self._acknowledge is None
+
+    async def note_held(self) -> None:
+        """Tells the edge who holds the baton now, so it knows whose silence to watch."""
+        note = Held(request_id=self.request_id, sender=self.node.instance, stop=self.node.service)
+        await self._to_edge(encode_frame(note))
+
+    async def fail(self, error: ErrorBody) -> None:
+        """The request ends here, with this error for the client. If the sender still waits for the ack, it
+        gets the error instead."""
+        error = error if error.stop else error.model_copy(update={"stop": self.node.service})
+        if not self.acknowledged:
+            self.acknowledge(Ack(verdict="refused", instance=self.node.instance, error=error))
+            return
+        frame = Error(
+            request_id=self.request_id, attempt=self.envelope.attempt, sender=self.node.instance, error=error
+        )
+        await self._to_edge(encode_frame(frame))
+
+    async def _to_edge(self, payload: bytes) -> None:
+        try:
+            await self.node.bus.publish(subjects.reply(self.envelope.edge, self.request_id), payload)
+        except BusError as error:
+            self.node.log.warning("edge not reached: %s", error)

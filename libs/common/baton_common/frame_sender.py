@@ -1,0 +1,104 @@
+"""The sending side of numbered frames: numbers them, remembers the last ones, sends them again when asked.
+
+Owns one ring buffer a stream, freed some seconds after the stream's end (a receiver may still miss its tail).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from typing import TypeVar
+
+from baton_common.bus import Bus, BusMessage, Subscription
+from baton_common.errors import BusError
+from baton_common.tasks import spawn
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.frames import Data, End, Error, Frame, Prologue, Resend, Resent, encode_frame
+
+log = logging.getLogger(__name__)
+
+RING_FRAMES = 1024
+KEPT_STREAMS = 512
+"""Ended streams whose frames are kept; the oldest goes first."""
+
+NumberedFrame = Prologue | Data | End | Error
+_F = TypeVar("_F", Prologue, Data, End, Error)
+
+
+class FrameStream:
+    """The frames of one attempt of one request, from this process to one subject."""
+
+    def __init__(self, bus: Bus, subject: str, request_id: str, attempt: int, sender: str) -> None:
+        self.subject = subject
+        self.request_id = request_id
+        self.attempt = attempt
+        self.sender = sender
+        self._bus = bus
+        self._next_seq = 0
+        self._ring: deque[NumberedFrame] = deque(maxlen=RING_FRAMES)
+
+    async def send(self, frame: _F) -> _F:
+        """Numbers `frame` and sends it. While the bus is away the frame is only kept: the receiver asks
+        for it later."""
+        numbered = frame.model_copy(
+            update={"seq": self._next_seq, "sender": self.sender, "attempt": self.attempt}
+        )
+        self._next_seq += 1
+        self._ring.append(numbered)
+        try:
+            await self._bus.publish(self.subject, encode_frame(numbered))
+        except BusError as error:
+            log.debug("frame %d kept for later: %s", numbered.seq, error)
+        return numbered
+
+    def since(self, first_seq: int) -> tuple[Frame, ...] | None:
+        """Frames from `first_seq` on; None if the ring no longer reaches back that far."""
+        if first_seq > self._next_seq:
+            return None
+        if first_seq < self._next_seq and (not self._ring or self._ring[0].seq > first_seq):
+            return None
+        return tuple(frame for frame in self._ring if frame.seq >= first_seq)
+
+
+class FrameOutbox:
+    """All streams of this process, and the answer to `resend.INSTANCE.*`."""
+
+    def __init__(self, bus: Bus, instance: str) -> None:
+        self._bus = bus
+        self._instance = instance
+        self._streams: OrderedDict[tuple[str, int], FrameStream] = OrderedDict()
+        self._ended: deque[tuple[str, int]] = deque()
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(subjects.resend_all(self._instance), self._on_message)
+
+    async def stop(self) -> None:
+        if self._subscription:
+            await self._subscription.unsubscribe()
+
+    def open(self, subject: str, request_id: str, attempt: int) -> FrameStream:
+        stream = FrameStream(self._bus, subject, request_id, attempt, self._instance)
+        self._streams[request_id, attempt] = stream
+        return stream
+
+    def ended(self, stream: FrameStream) -> None:
+        """Nothing more will be sent; the ring is kept until KEPT_STREAMS younger ones have ended."""
+        self._ended.append((stream.request_id, stream.attempt))
+        while len(self._ended) > KEPT_STREAMS:
+            self._streams.pop(self._ended.popleft(), None)
+
+    def _on_message(self, message: BusMessage) -> None:
+        if not message.reply:
+            return
+        request_id = subjects.request_id_of(message.subject)
+        try:
+            asked = Resend.decode(message.payload)
+        except MalformedMessage as error:
+            log.warning("resend ignored: %s", error)
+            return
+        stream = self._streams.get((request_id, asked.attempt))
+        frames = stream.since(asked.first_seq) if stream else None
+        answer = Resent(available=frames is not None, frames=frames or ())
+        spawn(self._bus.publish(message.reply, answer.encode()))

@@ -1,0 +1,108 @@
+"""Leases: each process says every half second that it lives; whoever waits for it hears when it doesn't.
+
+Owns: the beat of this process and the board of the others. Silence is not death while we ourselves are
+cut off from the bus: then everybody's time starts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from baton_common.bus import Bus, BusMessage, Subscription
+from baton_common.clock import Clock
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, LEASE_LOST_AFTER_SECONDS, Lease
+from baton_contracts.subjects import Service
+
+log = logging.getLogger(__name__)
+
+OnLost = Callable[[str], None]
+
+
+@dataclass
+class _Peer:
+    seen: float
+    lease: Lease | None = None
+    watchers: list[OnLost] = field(default_factory=list[OnLost])
+
+
+class LeaseBoard:
+    """Who is alive. `watch` calls back once when an instance says `gone` or falls silent."""
+
+    def __init__(self, bus: Bus, clock: Clock, lost_after: float = LEASE_LOST_AFTER_SECONDS) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._lost_after = lost_after
+        self._peers: dict[str, _Peer] = {}
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(subjects.LEASE_ALL, self._on_message)
+
+    async def stop(self) -> None:
+        if self._subscription:
+            await self._subscription.unsubscribe()
+
+    def _on_message(self, message: BusMessage) -> None:
+        try:
+            lease = Lease.decode(message.payload)
+        except MalformedMessage as error:
+            log.warning("lease ignored: %s", error)
+            return
+        peer = self._peers.setdefault(lease.instance, _Peer(seen=0))
+        peer.seen, peer.lease = self._clock.monotonic(), lease
+        if lease.state == "gone":
+            self._lose(lease.instance)
+
+    def check(self) -> None:
+        """Called at each beat: finds the silent ones."""
+        now = self._clock.monotonic()
+        if not self._bus.connected:
+            for peer in self._peers.values():
+                peer.seen = now
+            return
+        for instance in [name for name, peer in self._peers.items() if now - peer.seen > self._lost_after]:
+            self._lose(instance)
+
+    def _lose(self, instance: str) -> None:
+        peer = self._peers.pop(instance)
+        for on_lost in peer.watchers:
+            on_lost(instance)
+
+    def watch(self, instance: str, on_lost: OnLost) -> Callable[[], None]:
+        """Returns the function that ends the watch. An unknown instance gets its time from now."""
+        peer = self._peers.setdefault(instance, _Peer(seen=self._clock.monotonic()))
+        peer.watchers.append(on_lost)
+
+        def unwatch() -> None:
+            if on_lost in peer.watchers:
+                peer.watchers.remove(on_lost)
+
+        return unwatch
+
+    def ready_instances(self, service: Service) -> list[str]:
+        return [
+            name
+            for name, peer in self._peers.items()
+            if peer.lease and peer.lease.service == service and peer.lease.state == "ready"
+        ]
+
+
+async def beat(bus: Bus, current: Callable[[], Lease], board: LeaseBoard) -> None:
+    """Runs for the process's lifetime: tells, then looks."""
+    while True:
+        await say(bus, current())
+        board.check()
+        await asyncio.sleep(LEASE_INTERVAL_SECONDS)
+
+
+async def say(bus: Bus, lease: Lease) -> None:
+    try:
+        await bus.publish(subjects.lease(lease.instance), lease.encode())
+    except BusError as error:
+        log.debug("lease not sent: %s", error)

@@ -1,0 +1,115 @@
+"""A node: one process of a service on the bus, with its state, lease, cancel tree and actors.
+
+Life: starting → ready → draining → gone. A draining node takes nothing new and finishes what it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from baton_common import leases
+from baton_common.actor import Actor
+from baton_common.bus import Bus
+from baton_common.cancels import CancelTree
+from baton_common.clock import Clock
+from baton_common.discovery import Discovery
+from baton_common.leases import LeaseBoard
+from baton_common.tracing import SpanRecorder
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope
+from baton_contracts.heartbeats import Lease, State
+from baton_contracts.identifiers import new_instance_id
+from baton_contracts.subjects import Service
+
+
+class Node:
+    def __init__(self, bus: Bus, service: Service, clock: Clock | None = None) -> None:
+        self.bus = bus
+        self.service: Service = service
+        self.instance = new_instance_id(service)
+        self.clock = clock or Clock()
+        self.log = logging.getLogger(service)
+        self.state: State = "starting"
+        self.leases = LeaseBoard(bus, self.clock)
+        self.cancels = CancelTree(bus, service, self.instance)
+        self._discovery = Discovery(bus, service, self.instance, self._stats)
+        self._actors: list[Actor[Any]] = []
+        self._beat: asyncio.Task[None] | None = None
+        self._supervised: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self.leases.start()
+        await self.cancels.start()
+        await self._discovery.start()
+        self._beat = asyncio.create_task(leases.beat(self.bus, self._lease, self.leases))
+
+    def add(self, actor: Actor[Any]) -> None:
+        self._actors.append(actor)
+
+    async def become_ready(self) -> None:
+        """Call when a request would be answered: actors start to take, and the lease says so."""
+        for actor in self._actors:
+            await actor.start()
+        self.state = "ready"
+        await leases.say(self.bus, self._lease())
+
+    def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Runs `run` for the node's lifetime; when it fails it is started again, later and later."""
+        self._supervised.append(asyncio.create_task(_keep_running(name, run, self.log)))
+
+    async def drain(self, seconds: float) -> None:
+        """Takes nothing new, waits up to `seconds` for what is held, then leaves the bus' books."""
+        self.state = "draining"
+        await leases.say(self.bus, self._lease())
+        for actor in self._actors:
+            await actor.stop_taking()
+        try:
+            async with asyncio.timeout(seconds):
+                for actor in self._actors:
+                    await actor.finished()
+        except TimeoutError:
+            self.log.warning("%d requests were not finished within %.0f s", self.num_held, seconds)
+
+    async def stop(self) -> None:
+        for task in (*self._supervised, *([self._beat] if self._beat else [])):
+            task.cancel()
+        self.state = "gone"
+        await leases.say(self.bus, self._lease())
+        await self._discovery.stop()
+        await self.cancels.stop()
+        await self.leases.stop()
+
+    @property
+    def num_held(self) -> int:
+        return sum(actor.num_held for actor in self._actors)
+
+    async def publish_spans(self, spans: SpanRecorder, envelope: Envelope) -> None:
+        batch = spans.batch(envelope.request_id, envelope.tenant.tenant_id)
+        await self.bus.publish(subjects.trace(envelope.request_id), batch.encode())
+
+    def _lease(self) -> Lease:
+        return Lease(
+            service=self.service, instance=self.instance, state=self.state, mailbox_depth=self.num_held
+        )
+
+    def _stats(self) -> dict[str, Any]:
+        return {"state": self.state, "held": self.num_held, "cancellable": self.cancels.num_held}
+
+
+async def _keep_running(name: str, run: Callable[[], Awaitable[None]], log: logging.Logger) -> None:
+    delay = 0.1
+    while True:
+        started = asyncio.get_running_loop().time()
+        try:
+            await run()
+        except Exception:
+            log.exception("%s failed; starting it again in %.1f s", name, delay)
+        else:
+            return
+        if asyncio.get_running_loop().time() - started > 30:
+            delay = 0.1
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, 10.0)
