@@ -89,6 +89,13 @@ class CatalogModel:
     source: Source
 
     @property
+    def checked_file(self) -> Digest:
+        """`file` of a model that is one file. Raises CatalogError for a hub repository."""
+        if self.file is None:
+            raise CatalogError(f"models.{self.name}.file", "a hub repository is not one file")
+        return self.file
+
+    @property
     def download_bytes(self) -> int:
         return sum(part.archive.size_bytes for part in self.source.parts)
 

@@ -1,0 +1,1 @@
+"""Fetching models and knowing which are there."""
