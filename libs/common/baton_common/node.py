@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from baton_common import leases
-from baton_common.actor import Actor
 from baton_common.bus import Bus
 from baton_common.cancels import CancelTree
 from baton_common.clock import Clock
@@ -25,6 +24,19 @@ from baton_contracts.identifiers import new_instance_id
 from baton_contracts.subjects import Service
 
 
+class Inbox(Protocol):
+    """What a node starts when it becomes ready and drains at its end: an Actor or a Responder."""
+
+    @property
+    def num_held(self) -> int: ...
+
+    async def start(self) -> None: ...
+
+    async def stop_taking(self) -> None: ...
+
+    async def finished(self) -> None: ...
+
+
 class Node:
     def __init__(self, bus: Bus, service: Service, clock: Clock | None = None) -> None:
         self.bus = bus
@@ -36,7 +48,7 @@ class Node:
         self.leases = LeaseBoard(bus, self.clock)
         self.cancels = CancelTree(bus, service, self.instance)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
-        self._actors: list[Actor[Any]] = []
+        self._actors: list[Inbox] = []
         self._beat: asyncio.Task[None] | None = None
         self._supervised: list[asyncio.Task[None]] = []
 
@@ -46,7 +58,7 @@ class Node:
         await self._discovery.start()
         self._beat = asyncio.create_task(leases.beat(self.bus, self._lease, self.leases))
 
-    def add(self, actor: Actor[Any]) -> None:
+    def add(self, actor: Inbox) -> None:
         self._actors.append(actor)
 
     async def become_ready(self) -> None:
