@@ -21,7 +21,13 @@ import torch
 from baton_engine.errors import ModelLoadError
 from baton_engine.text.gguf_tokenizer import build_tokenizer, tokenizer_config
 from baton_engine.weights.gguf_file import GGUFFile
-from baton_engine.weights.safetensors_writer import INDEX_FILE, Shard, index_document, plan_shards, write_shard
+from baton_engine.weights.safetensors_writer import (
+    INDEX_FILE,
+    Shard,
+    index_document,
+    plan_shards,
+    write_shard,
+)
 
 MAX_SHARD_BYTES: Final = 1_000_000_000
 
@@ -137,14 +143,17 @@ def _print_progress(progress: ConversionProgress) -> None:
     if progress.tensors_done % step and progress.tensors_done != progress.tensors_total:
         return
     percent = 100 * progress.bytes_done // max(1, progress.bytes_total)
-    line = f"converting: {percent:3d} %  {progress.bytes_done / 1e6:,.0f} of {progress.bytes_total / 1e6:,.0f} MB"
-    sys.stderr.write(f"{line}  tensor {progress.tensors_done}/{progress.tensors_total}\n")
+    megabytes = f"{progress.bytes_done / 1e6:,.0f} of {progress.bytes_total / 1e6:,.0f} MB"
+    counted = f"tensor {progress.tensors_done}/{progress.tensors_total}"
+    sys.stderr.write(f"converting: {percent:3d} %  {megabytes}  {counted}\n")
     sys.stderr.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0 when the folder is there, 1 with a sentence on stderr otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m baton_engine.weights.convert", description="GGUF → HF folder")
+    parser = argparse.ArgumentParser(
+        prog="python -m baton_engine.weights.convert", description="GGUF → HF folder"
+    )
     parser.add_argument("source", type=Path, help="a .gguf file")
     parser.add_argument("target", type=Path, help="the folder to make")
     parser.add_argument("--replace", action="store_true", help="replace the folder if it exists")

@@ -59,7 +59,7 @@ def hf_tensor_name(gguf_name: str) -> str:
         return _TOP_LEVEL[gguf_name]
     match = _LAYER_NAME.fullmatch(gguf_name)
     if match is None or match[2] not in _IN_LAYER:
-        raise ModelLoadError(f"GGUF tensor {gguf_name!r} has no place in the model families that are supported")
+        raise ModelLoadError(f"GGUF tensor {gguf_name!r} has no place in a supported model family")
     return f"model.layers.{match[1]}.{_IN_LAYER[match[2]]}.{match[3]}"
 
 
@@ -75,7 +75,7 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: frozenset[str]) -> dict
         return f"{architecture}.{name}"
 
     if metadata.get(key("expert_count")):
-        raise ModelLoadError(f"GGUF mixture-of-experts models ({architecture}, expert_count > 0) are not supported")
+        raise ModelLoadError(f"GGUF {architecture} with experts (expert_count > 0) is not supported")
     num_heads = int(_need(metadata, key("attention.head_count")))
     hidden_size = int(_need(metadata, key("embedding_length")))
     config: dict[str, Any] = {
@@ -118,7 +118,9 @@ def hf_generation_defaults(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return ids
 
 
-def rope_scaling_from_factors(factors: np.ndarray[Any, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
+def rope_scaling_from_factors(
+    factors: np.ndarray[Any, Any], config: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The `llama3` rope_scaling whose frequency divisors are `factors` (length head_dim / 2).
 
     GGUF stores the computed divisors instead of the parameters. They are recovered by the rule of
@@ -135,7 +137,7 @@ def rope_scaling_from_factors(factors: np.ndarray[Any, Any], config: Mapping[str
     middle = 1 / ((1 - smooth) / factor + smooth)
     expected = np.where(smooth < 0, factor, np.where(smooth > 1, 1.0, middle))
     if not np.allclose(expected, factors, rtol=1e-3):
-        raise ModelLoadError("GGUF rope_freqs.weight holds a RoPE scaling that is not Llama 3's; it is not supported")
+        raise ModelLoadError("GGUF rope_freqs.weight is not Llama 3's RoPE scaling; no other is supported")
     return {
         "rope_type": "llama3",
         "factor": factor,
@@ -150,7 +152,7 @@ def _metadata_rope_scaling(metadata: Mapping[str, Any], architecture: str) -> di
     if kind == "none":
         return None
     if kind not in ("linear", "yarn"):
-        raise ModelLoadError(f"GGUF rope.scaling.type {kind!r} is not supported (supported: none, linear, yarn)")
+        raise ModelLoadError(f"GGUF rope.scaling.type {kind!r} is not supported (none, linear, yarn are)")
     factor = _shortest_float32(_need(metadata, f"{architecture}.rope.scaling.factor"))
     scaling: dict[str, Any] = {"rope_type": kind, "factor": factor}
     original = metadata.get(f"{architecture}.rope.scaling.original_context_length")

@@ -64,8 +64,8 @@ class GGUFFile:
         try:
             rows = dequantize(raw.reshape(*info.shape[:-1], -1), info.quantization)
         except NotImplementedError as error:
-            kind = info.quantization.name
-            raise ModelLoadError(f"{self.path}: tensor {info.name!r} has the unsupported type {kind}") from error
+            reason = f"has the unsupported type {info.quantization.name}"
+            raise ModelLoadError(f"{self.path}: tensor {info.name!r} {reason}") from error
         return np.ascontiguousarray(rows, dtype=np.float32).reshape(info.shape)
 
     def _permuted_heads(self, name: str) -> int | None:

@@ -69,7 +69,7 @@ class _Parser:
             raise self._damaged("it does not begin with the letters GGUF")
         version = self._scalar("I")
         if version not in SUPPORTED_VERSIONS:
-            raise self._damaged(f"version {version} is not supported (only {SUPPORTED_VERSIONS}, little-endian)")
+            raise self._damaged(f"version {version} is not one of {SUPPORTED_VERSIONS}, little-endian")
         num_tensors, num_keys = self._scalar("Q"), self._scalar("Q")
         metadata: dict[str, Any] = {}
         for _ in range(num_keys):
@@ -139,7 +139,7 @@ class _Parser:
     def _take(self, num_bytes: int) -> bytes:
         end = self._position + num_bytes
         if end > len(self._data):
-            raise self._damaged(f"it ends inside its header, at byte {len(self._data)}; was the download cut short?")
+            raise self._damaged(f"it ends inside its header; was the download cut short?")
         raw = self._data[self._position : end]
         self._position = end
         return raw

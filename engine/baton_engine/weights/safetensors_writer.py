@@ -52,7 +52,10 @@ def plan_shards(shapes: Mapping[str, Sequence[int]], dtype: torch.dtype, max_sha
 
 
 def write_shard(
-    path: Path, shapes: Mapping[str, Sequence[int]], dtype: torch.dtype, tensors: Iterator[tuple[str, torch.Tensor]]
+    path: Path,
+    shapes: Mapping[str, Sequence[int]],
+    dtype: torch.dtype,
+    tensors: Iterator[tuple[str, torch.Tensor]],
 ) -> None:
     """Write the tensors, which must come in the order of `shapes`, converted to `dtype`, and sync the file."""
     header = _header(shapes, dtype)
@@ -63,7 +66,7 @@ def write_shard(
             if name != expected or tuple(tensor.shape) != tuple(shapes[expected]):
                 raise ValueError(f"expected {expected} {shapes[expected]}, got {name} {tuple(tensor.shape)}")
             raw = tensor.to(dtype).contiguous().flatten().view(torch.uint8)
-            file.write(memoryview(raw.numpy()))
+            file.write(raw.numpy().data)
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,0 +1,189 @@
+"""Text to ids and back for one model.
+
+Owns which strings become control tokens: in plain text none do, in a chat only those that the model's
+template writes. Where no such string is in play the ids are the `tokenizers` library's own, so they equal
+the reference's. Knows nothing of streaming (see `detokenizer`) or of how templates run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as HFTokenizer
+
+from baton_engine.errors import RequestRejected
+from baton_engine.text.chat_template import ChatTemplate
+from baton_engine.text.template_marks import Piece
+from baton_engine.text.token_bytes import TokenBytes
+from baton_engine.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
+
+
+class Tokenizer:
+    """A model's tokenizer and chat template. Safe to use from several threads.
+
+    vocab_size: one more than the highest id that has a token (the model's logits may be wider).
+    bos_token_id: the token that begins a text, or None.
+    eos_token_ids: the tokens that end an answer.
+    special_token_ids: control tokens, which are never shown; added tokens that carry content, such as
+        `<tool_call>`, are not among them.
+    """
+
+    def __init__(self, files: TokenizerFiles) -> None:
+        self._full = files.tokenizer
+        self._plain = _without_added_tokens(files.tokenizer)
+        added = files.tokenizer.get_added_tokens_decoder()
+        self._texts = {token_id: token.content for token_id, token in added.items()}
+        self._strips = {token_id: (token.lstrip, token.rstrip) for token_id, token in added.items()}
+        self._control = _any_of(self._texts.values())
+        self._bytes = TokenBytes(files.tokenizer)
+        self.strips_first_space = self._bytes.strips_first_space
+        self.special_token_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        self.vocab_size: int = 1 + max(files.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.bos_token_id = self._role_id(files, "bos_token")
+        eos = self._role_id(files, "eos_token")
+        self.eos_token_ids = files.stated_eos_ids if eos is None else files.stated_eos_ids | {eos}
+        self._template = self._chat_template(files)
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """From a Hugging Face folder or a .gguf file. Raises ModelLoadError."""
+        return cls(read_tokenizer_files(path))
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._template is not None
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of plain text: strings of control tokens in it stay ordinary text.
+
+        add_special_tokens: what the model expects around a bare text, mostly a BOS in front.
+        """
+        tokenizer = self._plain if self._control.search(text) else self._full
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        if not add_special_tokens:
+            return ids
+        before, after = self._text_frame()
+        return [*before, *ids, *after]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Text of a whole list of ids; broken UTF-8 becomes U+FFFD."""
+        skipped = self.special_token_ids if skip_special_tokens else frozenset[int]()
+        raw = b"".join(self._bytes.of(token_id) for token_id in ids if token_id not in skipped)
+        text = raw.decode("utf-8", "replace")
+        return text.removeprefix(" ") if self.strips_first_space else text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that one token stands for; empty for ids that have no token."""
+        return self._bytes.of(token_id)
+
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> list[int]:
+        """Prompt ids of a chat, with the BOS that the template itself writes and no other.
+
+        `variables` are passed to the template (`enable_thinking=False`). Raises RequestRejected if the
+        messages don't fit the template, with the template's own message.
+        """
+        return self._encode_pieces(self._render(messages, tools, add_generation_prompt, variables))
+
+    def render_chat(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """The prompt as text, for people to read: in it a user's `<|im_end|>` looks like the real one."""
+        return "".join(map(self._piece_text, self._render(messages, tools, add_generation_prompt, variables)))
+
+    def _render(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        add_generation_prompt: bool,
+        variables: dict[str, Any],
+    ) -> list[Piece]:
+        if self._template is None:
+            raise RequestRejected(
+                "chat_template_missing",
+                "messages",
+                "This model has no chat template. Send a prompt to /v1/completions, or put a "
+                "chat_template.jinja into the model folder.",
+            )
+        return self._template.render(messages, tools, add_generation_prompt, **variables)
+
+    def _encode_pieces(self, pieces: list[Piece]) -> list[int]:
+        text = "".join(map(self._piece_text, pieces))
+        if self._control_spans(text) == list(self._piece_spans(pieces)):
+            return self._full.encode(text, add_special_tokens=False).ids
+        # Somebody's text holds what looks like a control token: the library must not see it.
+        return list(chain.from_iterable(self._encode_piece(pieces, place) for place in range(len(pieces))))
+
+    def _encode_piece(self, pieces: list[Piece], place: int) -> list[int]:
+        """As the library does it: control tokens cut the text, and each part is encoded by itself."""
+        piece = pieces[place]
+        if isinstance(piece, int):
+            return [piece]
+        before = pieces[place - 1] if place else None
+        after = pieces[place + 1] if place + 1 < len(pieces) else None
+        if isinstance(before, int) and self._strips[before][1]:
+            piece = piece.lstrip()
+        if isinstance(after, int) and self._strips[after][0]:
+            piece = piece.rstrip()
+        return self._plain.encode(piece, add_special_tokens=False).ids
+
+    def _control_spans(self, text: str) -> list[tuple[int, int]]:
+        return [match.span() for match in self._control.finditer(text)]
+
+    def _piece_spans(self, pieces: list[Piece]) -> Iterator[tuple[int, int]]:
+        start = 0
+        for piece in pieces:
+            end = start + len(self._piece_text(piece))
+            if isinstance(piece, int):
+                yield start, end
+            start = end
+
+    def _piece_text(self, piece: Piece) -> str:
+        return self._texts[piece] if isinstance(piece, int) else piece
+
+    def _text_frame(self) -> tuple[list[int], list[int]]:
+        """Ids that the library puts before and after a text."""
+        bare = self._full.encode("a", add_special_tokens=False).ids
+        framed = self._full.encode("a", add_special_tokens=True).ids
+        for start in range(len(framed) - len(bare) + 1):
+            if framed[start : start + len(bare)] == bare:
+                return framed[:start], framed[start + len(bare) :]
+        return [], []
+
+    def _role_id(self, files: TokenizerFiles, role: str) -> int | None:
+        text = files.special_tokens.get(role)
+        return None if text is None else files.tokenizer.token_to_id(text)
+
+    def _chat_template(self, files: TokenizerFiles) -> ChatTemplate | None:
+        if not files.chat_templates:
+            return None
+        control_tokens = {text: token_id for token_id, text in self._texts.items()}
+        return ChatTemplate(files.chat_templates, files.special_tokens, control_tokens)
+
+
+def _without_added_tokens(tokenizer: HFTokenizer) -> HFTokenizer:
+    """The same model, which is shared and not copied, with nothing cut out of the text beforehand."""
+    plain = HFTokenizer(tokenizer.model)
+    if tokenizer.normalizer is not None:
+        plain.normalizer = tokenizer.normalizer
+    if tokenizer.pre_tokenizer is not None:
+        plain.pre_tokenizer = tokenizer.pre_tokenizer
+    return plain
+
+
+def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted((text for text in texts if text), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
