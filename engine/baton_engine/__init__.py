@@ -1,14 +1,14 @@
 """Baton's inference engine: torch, continuous batching over paged KV. Usable alone; knows no network.
 
-    from baton_engine import LLM, SamplingParams
-    LLM("path/to/model").generate("Once upon a time", SamplingParams(max_tokens=32))
+from baton_engine import LLM, SamplingParams
+LLM("path/to/model").generate("Once upon a time", SamplingParams(max_tokens=32))
 """
 
-from .admission import Admission
-from .async_engine import AsyncEngine
-from .config import EngineConfig
-from .engine import CancelReport, EngineStats
-from .errors import (
+from baton_engine.admission import Admission
+from baton_engine.async_engine import AsyncEngine
+from baton_engine.config import EngineConfig
+from baton_engine.engine import CancelReport, EngineStats
+from baton_engine.errors import (
     ConfigError,
     ContextLengthExceeded,
     DuplicateRequest,
@@ -20,9 +20,9 @@ from .errors import (
     QueueFull,
     RequestRejected,
 )
-from .llm import LLM, RequestOutput
-from .request import EngineRequest, PrefillChunk, RequestDelta, RequestFailure, Timings, Usage
-from .sampling_params import SamplingParams
+from baton_engine.llm import LLM, RequestOutput
+from baton_engine.request import EngineRequest, PrefillChunk, RequestDelta, RequestFailure, Timings, Usage
+from baton_engine.sampling_params import SamplingParams
 
 __all__ = [
     "LLM",

@@ -1,4 +1,4 @@
-"""Who may come in. Owns the bounds of the waiting room and the ids in use; knows no queue order and no tensors.
+"""Who may come in. Owns the bounds of the waiting room and the ids in use; knows no queue order, no tensors.
 
 The only part of the engine that several threads touch: a request is checked here, in the caller's thread,
 so that a refusal never waits for a step. Whatever could fail for one request fails here, before it runs.
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .config import EngineConfig
-from .errors import (
+from baton_engine.config import EngineConfig
+from baton_engine.errors import (
     ContextLengthExceeded,
     DuplicateRequest,
     InvalidParameter,
@@ -20,8 +20,8 @@ from .errors import (
     QueueFull,
     RequestRejected,
 )
-from .request import EngineRequest, Request
-from .text_face import TextTokenizer
+from baton_engine.request import EngineRequest, Request
+from baton_engine.text_face import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,12 @@ class AdmissionLimits:
 
     @classmethod
     def of(
-        cls, config: EngineConfig, vocab_size: int, max_model_len: int, num_blocks: int, end_token_ids: frozenset[int]
+        cls,
+        config: EngineConfig,
+        vocab_size: int,
+        max_model_len: int,
+        num_blocks: int,
+        end_token_ids: frozenset[int],
     ) -> AdmissionLimits:
         return cls(
             vocab_size=vocab_size,
@@ -132,7 +137,7 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
 
 def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:
     if (asked.prompt_token_ids is None) == (asked.messages is None):
-        raise InvalidParameter("prompt", "Give either prompt token ids or messages, not both and not neither.")
+        raise InvalidParameter("prompt", "Give either prompt token ids or messages, and not both.")
     if asked.prompt_token_ids is not None:
         return asked.prompt_token_ids
     assert asked.messages is not None
@@ -149,7 +154,7 @@ def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:
 def _checked_ids(param: str, token_ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:
     for token_id in token_ids:
         if not 0 <= token_id < vocab_size:
-            raise InvalidParameter(param, f"{param} holds {token_id}, outside the vocabulary (0 to {vocab_size - 1}).")
+            raise InvalidParameter(param, f"{param} holds {token_id}; ids go from 0 to {vocab_size - 1}.")
     return tuple(token_ids)
 
 

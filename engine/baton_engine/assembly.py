@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .admission import AdmissionLimits, WaitingRoom
-from .config import EngineConfig
-from .engine import EngineCore
-from .errors import ConfigError
-from .kv_cache import KVCache
-from .layers.attention import KVShape
-from .layers.attention_torch import TorchAttention
-from .models import build_model
-from .models.registry import WeightSource
-from .models.spec import DecoderSpec
-from .runner import Runner
-from .sampler import Sampler
-from .scheduler import Scheduler
-from .text_face import TextDecoderFactory, TextTokenizer
+from baton_engine.admission import AdmissionLimits, WaitingRoom
+from baton_engine.config import EngineConfig
+from baton_engine.engine import EngineCore
+from baton_engine.errors import ConfigError
+from baton_engine.kv_cache import KVCache
+from baton_engine.layers.attention import KVShape
+from baton_engine.layers.attention_torch import TorchAttention
+from baton_engine.models import build_model
+from baton_engine.models.registry import WeightSource
+from baton_engine.models.spec import DecoderSpec
+from baton_engine.runner import Runner
+from baton_engine.sampler import Sampler
+from baton_engine.sampling_params import SamplingParams
+from baton_engine.scheduler import Scheduler
+from baton_engine.text_face import TextDecoderFactory, TextTokenizer
 
 CPU_KV_SHARE = 0.25
 CUDA_MEMORY_SHARE = 0.92
@@ -33,7 +34,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ModelParts:
-    """What a model folder gives: weights with config, a tokenizer, a maker of stream decoders, its defaults."""
+    """What a model folder gives: weights with config, a tokenizer, stream decoders, sampling defaults."""
 
     weights: WeightSource
     tokenizer: TextTokenizer
@@ -51,22 +52,31 @@ class LoadedEngine:
 
 def open_parts(config: EngineConfig) -> ModelParts:
     """Raises ModelLoadError."""
-    from .text import StreamDecoder, Tokenizer
-    from .weights import open_checkpoint
+    from baton_engine.text import StreamDecoder, Tokenizer
+    from baton_engine.weights import open_checkpoint
 
     checkpoint = open_checkpoint(config.model)
     tokenizer = Tokenizer.load(config.model)
 
-    def new_decoder(prompt_token_ids: Any, stop: Any) -> StreamDecoder:
-        return StreamDecoder(tokenizer, prompt_token_ids, stop)
+    def new_decoder(prompt_token_ids: Sequence[int], sampling: SamplingParams) -> StreamDecoder:
+        return StreamDecoder(
+            tokenizer,
+            prompt_token_ids,
+            sampling.stop,
+            min_tokens=sampling.min_tokens,
+            stop_at_spelled_eos=not sampling.ignore_eos,
+        )
 
     return ModelParts(checkpoint, tokenizer, new_decoder, checkpoint.generation_defaults)
 
 
-def load_engine(config: EngineConfig, parts: ModelParts | None = None, on_progress: Progress | None = None) -> LoadedEngine:
+def load_engine(
+    config: EngineConfig, parts: ModelParts | None = None, on_progress: Progress | None = None
+) -> LoadedEngine:
     """A warm engine, ready for its first step. To be called in the thread that will run the steps.
 
-    Raises ConfigError or ModelLoadError. on_progress gets: opening, loading weights, allocating KV, warming up, ready.
+    Raises ConfigError or ModelLoadError. on_progress gets, in this order: opening, loading weights,
+    allocating KV, warming up, ready.
     """
     report = on_progress or _silent
     torch.set_num_threads(config.resolve_num_threads())  # a setting of the calling thread
@@ -95,7 +105,7 @@ def load_engine(config: EngineConfig, parts: ModelParts | None = None, on_progre
 
 
 def size_kv_pool(config: EngineConfig, shape: KVShape, max_model_len: int, device: torch.device) -> int:
-    """Blocks in the pool: as configured, else a share of free memory, at most what all seats could ever use."""
+    """Blocks in the pool: as configured, else a share of free memory, at most what all seats could use."""
     if config.num_blocks is not None:
         return config.num_blocks
     most = config.max_num_seqs * -(-max_model_len // config.block_size)
@@ -104,7 +114,9 @@ def size_kv_pool(config: EngineConfig, shape: KVShape, max_model_len: int, devic
     else:
         num_blocks = min(_free_kv_bytes(device) // shape.bytes_per_block, most)
     if num_blocks < 1:
-        raise ConfigError(f"There is no memory for a single KV block of {shape.bytes_per_block} bytes; give kv_memory_bytes.")
+        raise ConfigError(
+            f"No memory for one KV block of {shape.bytes_per_block} bytes; raise kv_memory_bytes."
+        )
     return num_blocks
 
 

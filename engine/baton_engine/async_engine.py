@@ -3,7 +3,7 @@
 Owns the thread, the inbox in front of it and the engine's state:
 
     new → starting → ready → closed
-              └────────┴──→ failed   (loading failed, or a fault of the step loop: all held requests got an error)
+              └────────┴──→ failed   (loading failed, or a fault of the step loop)
 
 The event loop never waits for a step: `submit` checks and refuses in the caller's thread, `cancel` answers
 through a future. The engine thread takes commands from the inbox between steps, so a cancel takes effect
@@ -21,12 +21,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .admission import Admission, build_request
-from .assembly import LoadedEngine, ModelParts, load_engine
-from .config import EngineConfig
-from .engine import CancelReport, EngineStats
-from .errors import EngineUnavailable
-from .request import EngineRequest, Request, RequestDelta
+from baton_engine.admission import Admission, build_request
+from baton_engine.assembly import LoadedEngine, ModelParts, load_engine
+from baton_engine.config import EngineConfig
+from baton_engine.engine import CancelReport, EngineStats
+from baton_engine.errors import EngineUnavailable
+from baton_engine.request import EngineRequest, Request, RequestDelta
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class AsyncEngine:
         return self._loaded().generation_defaults
 
     async def start(self, on_progress: Callable[[str], None] | None = None) -> None:
-        """Loads and warms up. Raises ModelLoadError or ConfigError. on_progress is called in the event loop."""
+        """Loads, warms up. Raises ModelLoadError or ConfigError. on_progress is called in the event loop."""
         assert self._state == "new", f"an engine starts once; its state is {self._state}"
         self._state = "starting"
         loop = asyncio.get_running_loop()
@@ -105,7 +105,9 @@ class AsyncEngine:
             if on_progress is not None:
                 loop.call_soon_threadsafe(on_progress, stage)
 
-        self._thread = threading.Thread(target=self._main, args=(report, started), name="baton-engine", daemon=True)
+        self._thread = threading.Thread(
+            target=self._main, args=(report, started), name="baton-engine", daemon=True
+        )
         self._thread.start()
         await asyncio.wrap_future(started)
 
@@ -130,7 +132,7 @@ class AsyncEngine:
         return admission
 
     def cancel(self, request_id: str) -> Future[CancelReport]:
-        """Takes effect within one step; the request gets its last delta (cancelled) before the future is done."""
+        """Takes effect within one step; the last delta (cancelled) is delivered before the future is done."""
         report: Future[CancelReport] = Future()
         with self._gate:
             if self._state == "ready":
@@ -144,7 +146,8 @@ class AsyncEngine:
         room = self._loaded().core.waiting_room
         assert self._stats is not None
         waiting = max(room.num_requests, self._stats.waiting)
-        return replace(self._stats, waiting=waiting, waiting_tokens=max(room.num_tokens, self._stats.waiting_tokens))
+        waiting_tokens = max(room.num_tokens, self._stats.waiting_tokens)
+        return replace(self._stats, waiting=waiting, waiting_tokens=waiting_tokens)
 
     def set_step_listener(self, on_step: Callable[[], None] | None) -> None:
         """Called in the engine thread after the deltas of each step, to flush them together."""
@@ -182,7 +185,7 @@ class AsyncEngine:
             self._end("closed", "engine_closed", "The engine was closed while it held this request.")
 
     def _loop(self, engine: LoadedEngine) -> None:
-        """Commands, then one step, for as long as nobody closes; sleeps on the inbox when there is no work."""
+        """Commands, then one step, until somebody closes; sleeps on the inbox when there is no work."""
         while True:
             if not self._take_commands(engine):
                 return
@@ -219,7 +222,9 @@ class AsyncEngine:
     def _deliver(self, deltas: list[RequestDelta]) -> None:
         for delta in deltas:
             finished = delta.finish_reason is not None
-            listener = self._listeners.pop(delta.request_id, None) if finished else self._listeners.get(delta.request_id)
+            listener = self._listeners.get(delta.request_id)
+            if finished:
+                self._listeners.pop(delta.request_id, None)
             if listener is None:
                 continue  # its listener broke before; the request is being cancelled
             try:

@@ -1,4 +1,4 @@
-"""The one flat configuration of an engine. Owns the values and their bounds; resolves nothing that needs a model."""
+"""The one flat configuration of an engine. Owns the values and their bounds; knows no model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from .errors import ConfigError
+from baton_engine.errors import ConfigError
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 

@@ -1,4 +1,4 @@
-"""The step loop: schedule → run → sample → emit. Owns the requests it was given, from `add` to their last delta.
+"""The step loop: schedule → run → sample → emit. Owns each request from `add` to its last delta.
 
 Single-threaded and synchronous: `LLM` drives it in the caller's thread, `AsyncEngine` in one of its own. It
 checks nothing that admission has checked already.
@@ -10,14 +10,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .admission import WaitingRoom
-from .kv_cache import KVCache
-from .output import AnswerWriter, Ending
-from .request import FinishReason, PrefillChunk, Request, RequestDelta, RequestFailure, RequestState
-from .runner import Runner
-from .sampler import SampledToken, Sampler
-from .scheduler import Scheduler, StepPlan
-from .text_face import TextDecoderFactory
+from baton_engine.admission import WaitingRoom
+from baton_engine.kv_cache import KVCache
+from baton_engine.output import AnswerWriter, Ending
+from baton_engine.request import (
+    FinishReason,
+    PrefillChunk,
+    Request,
+    RequestDelta,
+    RequestFailure,
+    RequestState,
+)
+from baton_engine.runner import Runner
+from baton_engine.sampler import SampledToken, Sampler
+from baton_engine.scheduler import Scheduler, StepPlan
+from baton_engine.text_face import TextDecoderFactory
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,7 @@ class EngineCore:
         )
 
     def check_idle(self) -> None:
-        """With nothing to do, no block is held and every block is in one place. A leak is our bug: it raises."""
+        """With nothing to do, no block is held and each is in one place. A leak is our bug: it raises."""
         self.kv_cache.pool.check()
         held = self.kv_cache.pool.counts().held
         assert held == 0, f"{held} KV blocks are held by nobody"
@@ -177,7 +184,7 @@ class EngineCore:
             request.first_token_at = now
             self.totals.prompt_tokens += request.num_prompt_tokens
         if token.token_id is None:
-            return self._fail(request, "invalid_logits", ValueError("the model gave no usable number for this request"))
+            return self._fail(request, "invalid_logits", ValueError("the logits hold no number to choose by"))
         self.totals.generation_tokens += 1
         try:
             text, ending = self._writers[request.request_id].push(token.token_id)
@@ -188,11 +195,15 @@ class EngineCore:
         return self._finish(request, ending, text, (token.token_id,))
 
     def _fail(self, request: Request, code: str, error: Exception) -> RequestDelta:
-        failure = RequestFailure(code, f"{type(error).__name__}: {error}")
-        return self._finish(request, Ending("error", failure=failure), flush=False)
+        return self._finish(request, Ending("error", failure=_failure(code, error)), flush=False)
 
     def _finish(
-        self, request: Request, ending: Ending, text: str = "", token_ids: tuple[int, ...] = (), flush: bool = True
+        self,
+        request: Request,
+        ending: Ending,
+        text: str = "",
+        token_ids: tuple[int, ...] = (),
+        flush: bool = True,
     ) -> RequestDelta:
         """Takes the request out of everything, gives its blocks back and writes its last delta."""
         assert request.state is not RequestState.FINISHED, f"{request.request_id} finished twice"
@@ -205,7 +216,7 @@ class EngineCore:
             try:
                 text += writer.flush()
             except Exception as error:
-                reason, failure = "error", RequestFailure("detokenizer_error", f"{type(error).__name__}: {error}")
+                reason, failure = "error", _failure("detokenizer_error", error)
         return RequestDelta(
             request_id=request.request_id,
             text=text,
@@ -217,3 +228,7 @@ class EngineCore:
             blocks_freed=blocks_freed,
             timings=request.timings(time.time()),
         )
+
+
+def _failure(code: str, error: Exception) -> RequestFailure:
+    return RequestFailure(code, f"{type(error).__name__}: {error}")

@@ -87,7 +87,9 @@ class QueueFull(RequestRejected):
 
     def __init__(self, waiting: int, limit: int, unit: str) -> None:
         super().__init__(
-            "queue_full", None, f"{waiting} {unit} are already waiting (the limit is {limit}). Try again later."
+            "queue_full",
+            None,
+            f"{waiting} {unit} are waiting already (the limit is {limit}). Try again later.",
         )
         self.waiting = waiting
         self.limit = limit
@@ -98,5 +100,7 @@ class DuplicateRequest(RequestRejected):
     """A request of this id is held already."""
 
     def __init__(self, request_id: str) -> None:
-        super().__init__("duplicate_request", "request_id", f"A request with the id {request_id!r} is already held.")
+        super().__init__(
+            "duplicate_request", "request_id", f"A request with the id {request_id!r} is already held."
+        )
         self.request_id = request_id

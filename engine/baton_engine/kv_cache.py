@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .request import Request
+from baton_engine.request import Request
 
 ROOT = b"baton.kv.v1"
 
@@ -121,7 +121,9 @@ class BlockPool:
         """Raises AssertionError if a block is in two places or in none."""
         counts = self.counts()
         assert counts.free + counts.cached + counts.held == counts.total, f"blocks lost or doubled: {counts}"
-        assert counts.held == sum(1 for references in self._references if references > 0), "held is miscounted"
+        assert counts.held == sum(1 for references in self._references if references > 0), (
+            "held is miscounted"
+        )
         idle = set(self._free) | set(self._cached)
         assert len(idle) == counts.free + counts.cached, "a block is twice on the free list"
         assert all(self._references[block] == 0 for block in idle), "a held block is on the free list"
@@ -145,7 +147,7 @@ class KVCache:
         return -(-num_tokens // self.block_size)
 
     def admit(self, request: Request, reserve: int = 0) -> bool:
-        """Books blocks for all tokens the request has, cached prefix first, leaving `reserve` blocks to others.
+        """Books blocks for all tokens of the request, cached prefix first; leaves `reserve` blocks to others.
 
         Sets num_computed_tokens to the cached prefix, which is never the whole: the last token is always
         computed, for its logits.

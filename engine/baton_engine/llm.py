@@ -1,4 +1,4 @@
-"""The engine for Python programs: give prompts, get answers. Owns a core and steps it in the caller's thread."""
+"""The engine for Python programs: prompts in, answers out. Owns a core, stepped in the caller's thread."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .admission import build_request
-from .assembly import ModelParts, load_engine
-from .config import EngineConfig
-from .engine import EngineStats
-from .request import EngineRequest, FinishReason, RequestDelta, RequestFailure, Timings, Usage
-from .sampling_params import SamplingParams
+from baton_engine.admission import build_request
+from baton_engine.assembly import ModelParts, load_engine
+from baton_engine.config import EngineConfig
+from baton_engine.engine import EngineStats
+from baton_engine.request import EngineRequest, FinishReason, RequestDelta, RequestFailure, Timings, Usage
+from baton_engine.sampling_params import SamplingParams
 
 Prompt = str | Sequence[int]
 
@@ -54,10 +54,15 @@ class LLM:
         return self._engine.core.stats()
 
     def generate(
-        self, prompts: Prompt | Sequence[Prompt], sampling: SamplingParams | Sequence[SamplingParams] | None = None
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
-        """Strings are taken as plain text (no template). All prompts run in one batch. Raises RequestRejected."""
-        asked = [EngineRequest(request_id="", prompt_token_ids=self._ids_of(prompt)) for prompt in _as_list(prompts)]
+        """Strings are plain text (no template). All prompts run in one batch. Raises RequestRejected."""
+        asked = [
+            EngineRequest(request_id="", prompt_token_ids=self._ids_of(prompt))
+            for prompt in _as_list(prompts)
+        ]
         return self.run(self._with_sampling(asked, sampling))
 
     def chat(
@@ -67,7 +72,9 @@ class LLM:
         tools: list[dict[str, Any]] | None = None,
     ) -> RequestOutput:
         """One conversation through the model's chat template. Raises RequestRejected."""
-        asked = EngineRequest(request_id="", messages=messages, tools=tools, sampling=sampling or SamplingParams())
+        asked = EngineRequest(
+            request_id="", messages=messages, tools=tools, sampling=sampling or SamplingParams()
+        )
         return self.run([asked])[0]
 
     def stream(self, asked: EngineRequest) -> Iterator[RequestDelta]:

@@ -1,11 +1,11 @@
-"""One answer being written: its tokens, its text so far, and whether it has ended. Knows nothing of other requests."""
+"""One answer being written: its tokens, its text so far, whether it has ended. Knows no other request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .request import FinishReason, Request, RequestFailure
-from .text_face import TextDecoder, TextDecoderFactory
+from baton_engine.request import FinishReason, Request, RequestFailure
+from baton_engine.text_face import TextDecoder, TextDecoderFactory
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,13 @@ class Ending:
 class AnswerWriter:
     """Appends tokens to the request and turns them into text.
 
-    An end or stop token ends the answer without adding its text. Stop strings are looked for only from
-    min_tokens on. Resumed tokens run through the decoder in silence: their text was sent by another engine, and
-    whether text is held back depends on the tokens alone, so the answer goes on at the very character.
+    An end or stop token ends the answer without adding its text. Resumed
+    tokens run through the decoder in silence: their text was sent by another engine, and text is held back depends on the tokens alone, so the answer goes on at the very character.
     """
 
     def __init__(self, request: Request, new_decoder: TextDecoderFactory) -> None:
         self.request = request
-        self._new_decoder = new_decoder
-        self._decoder: TextDecoder = new_decoder(request.prompt_token_ids, request.sampling.stop)
+        self._decoder: TextDecoder = new_decoder(request.prompt_token_ids, request.sampling)
         self._resumed_ending: Ending | None = None
         for index, token_id in enumerate(request.resume_token_ids, start=1):
             _, self._resumed_ending = self._advance(token_id, index)

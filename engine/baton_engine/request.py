@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .sampling_params import SamplingParams
+from baton_engine.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
@@ -35,7 +35,7 @@ class EngineRequest:
     messages: list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     resume_token_ids: Sequence[int] = ()
     cache_salt: str = ""
     priority: int = 0
@@ -43,7 +43,7 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class PrefillChunk:
-    """One prompt chunk: when its step began (time.time() seconds), how long the step took, how many tokens."""
+    """One prompt chunk: when its step began (time.time() seconds), how long that took, how many tokens."""
 
     started_at: float
     seconds: float
@@ -64,7 +64,7 @@ class Timings:
 
 @dataclass(frozen=True)
 class Usage:
-    """cached_tokens are the prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones."""
+    """cached_tokens: prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -101,7 +101,7 @@ class RequestDelta:
 @dataclass(eq=False)
 class Request:
     """The rule everything follows from: a step computes tokens [num_computed_tokens, num_tokens) or a part of
-    them; when the last one is computed, a new token is sampled. Preemption sets num_computed_tokens back to 0.
+    them; when the last one is computed, a token is sampled. Preemption sets num_computed_tokens back to 0.
 
     block_ids belongs to the KV cache, which alone adds and frees; state and arrival to the scheduler.
     """

@@ -1,19 +1,21 @@
-"""From a step plan to logits. Owns the model, the KV tensors and the flattening of chunks into one batch of tokens;
+"""From a step plan to logits. Owns the model, the attention backend and the flattening of chunks;
 knows no queues, no sampling and no text.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from .layers.attention import AttentionBackend, Span
-from .models.decoder import DecoderModel
-from .scheduler import StepPlan
+from baton_engine.layers.attention import AttentionBackend, Span
+from baton_engine.models.decoder import DecoderModel
+from baton_engine.scheduler import StepPlan
 
 
 class Runner:
-    def __init__(self, model: DecoderModel, attention: AttentionBackend, device: torch.device) -> None:
+    def __init__(self, model: DecoderModel, attention: AttentionBackend[Any], device: torch.device) -> None:
         self.model = model
         self.attention = attention
         self.device = device
@@ -36,9 +38,9 @@ class Runner:
 
     @torch.inference_mode()
     def warm_up(self, num_tokens: int) -> None:
-        """Runs one prompt chunk and one decode, so that the first request does not pay for lazy initialisation.
+        """Runs one prompt chunk and one decode, so that no request pays for lazy initialisation.
 
-        It writes into the first blocks; nobody holds them yet, and blocks without a hash are never read.
+        It writes into the first blocks: nobody holds them yet, and nobody reads what it did not write.
         """
         spec = self.model.spec
         count = min(num_tokens, spec.max_positions - 1)
@@ -53,8 +55,8 @@ class Runner:
             self._indices(token_ids),
             self._indices(positions),
             self._indices(sample_rows),
-            self.attention,
-            self.attention.plan(spans),
+            attention=self.attention,
+            plan=self.attention.plan(spans),
         )
 
     def _indices(self, values: list[int]) -> Tensor:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .request import Request
+from baton_engine.request import Request
 
 NUM_CANDIDATES = 512
 
@@ -38,7 +38,9 @@ class SampledToken:
 
 def uniform(seed: int, position: int) -> float:
     """A number in [0, 1) with 53 random bits, the same for the same (seed, position) everywhere."""
-    digest = hashlib.blake2b(struct.pack("<qQ", seed, position), digest_size=8, person=b"baton.sampler").digest()
+    digest = hashlib.blake2b(
+        struct.pack("<qQ", seed, position), digest_size=8, person=b"baton.sampler"
+    ).digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
@@ -76,16 +78,20 @@ def _draw(logits: Tensor, best: Tensor, requests: Sequence[Request]) -> Tensor:
         scaled.masked_fill_(scaled < floor[:, None], -torch.inf)
     cut = [row for row, p in enumerate(params) if p.top_p < 1 or 0 < p.top_k < logits.shape[1]]
     if cut:
-        scaled[cut] = _keep_most_likely(scaled[cut], [params[row].top_k for row in cut], [params[row].top_p for row in cut])
-    points = torch.tensor([uniform(r.seed, r.num_tokens) for r in requests], dtype=torch.float64, device=device)
+        scaled[cut] = _keep_most_likely(
+            scaled[cut], [params[row].top_k for row in cut], [params[row].top_p for row in cut]
+        )
+    points = torch.tensor(
+        [uniform(r.seed, r.num_tokens) for r in requests], dtype=torch.float64, device=device
+    )
     return _invert(torch.softmax(scaled, dim=-1), points)
 
 
 def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[float]) -> Tensor:
     """Steps 5 and 6: all but the kept tokens become -inf.
 
-    Sorting a large vocabulary costs more than the model's last layer, so the cut is first looked for among the
-    NUM_CANDIDATES best tokens of each row; only where that can't decide it, whole rows are sorted.
+    Sorting a large vocabulary costs more than the model's last layer, so the cut is first looked for among
+    the NUM_CANDIDATES best tokens of each row; only where that can't decide it, whole rows are sorted.
     """
     vocab_size = scaled.shape[1]
     limits = [k if 0 < k < vocab_size else vocab_size for k in top_k]
@@ -100,7 +106,7 @@ def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[floa
 
 
 def _cut(scaled: Tensor, width: int, limits: Sequence[int], top_p: Sequence[float]) -> Tensor | None:
-    """The cut among the `width` best of each row; None if a token outside them could belong to the kept ones."""
+    """The cut among the `width` best of each row; None if a token outside them could be kept."""
     values, ids = _sorted_candidates(scaled, width)
     ranks = torch.arange(width, device=scaled.device)
     within_k = ranks < torch.tensor(limits, device=scaled.device)[:, None]
@@ -129,7 +135,7 @@ def _sorted_candidates(scaled: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def _invert(probabilities: Tensor, points: Tensor) -> Tensor:
-    """The first id whose cumulative probability is over point × total. float64, so that no id's share is rounded off."""
+    """The first id whose cumulative probability is over point × total (float64: no share is rounded off)."""
     cumulative = probabilities.double().cumsum(-1)
     targets = points[:, None] * cumulative[:, -1:]
     # right=True: an id of probability 0 has an empty interval and can't be hit.

@@ -1,4 +1,4 @@
-"""How one request wants its tokens chosen and when it ends. Owns the bounds; knows no vocabulary and no logits.
+"""How one request wants its tokens chosen and when it ends. Owns the bounds; knows no vocabulary.
 
 Rules where APIs differ:
 - temperature 0 is greedy: the exact argmax of the row; top_k, top_p, min_p and seed then have no effect.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .errors import InvalidParameter
+from baton_engine.errors import InvalidParameter
 
 MAX_STOP_STRINGS = 64
 SEED_LIMIT = 2**63
@@ -47,13 +47,30 @@ class SamplingParams:
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
-            _require(_is_int(self.max_tokens) and self.max_tokens >= 1, "max_tokens", self.max_tokens, "an integer of at least 1")
-        _require(_is_int(self.min_tokens) and self.min_tokens >= 0, "min_tokens", self.min_tokens, "an integer of at least 0")
+            _require(
+                _is_int(self.max_tokens) and self.max_tokens >= 1,
+                "max_tokens",
+                self.max_tokens,
+                "an integer of at least 1",
+            )
+        _require(
+            _is_int(self.min_tokens) and self.min_tokens >= 0,
+            "min_tokens",
+            self.min_tokens,
+            "an integer of at least 0",
+        )
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise InvalidParameter("min_tokens", f"min_tokens ({self.min_tokens}) is over max_tokens ({self.max_tokens}).")
+            raise InvalidParameter(
+                "min_tokens", f"min_tokens ({self.min_tokens}) is over max_tokens ({self.max_tokens})."
+            )
 
     def _check_distribution(self) -> None:
-        _require(_is_finite(self.temperature) and self.temperature >= 0, "temperature", self.temperature, "a number of at least 0")
+        _require(
+            _is_finite(self.temperature) and self.temperature >= 0,
+            "temperature",
+            self.temperature,
+            "a number of at least 0",
+        )
         _require(_is_finite(self.top_p) and 0 <= self.top_p <= 1, "top_p", self.top_p, "a number from 0 to 1")
         _require(_is_finite(self.min_p) and 0 <= self.min_p <= 1, "min_p", self.min_p, "a number from 0 to 1")
         _require(_is_int(self.top_k) and self.top_k >= -1, "top_k", self.top_k, "an integer of at least -1")
@@ -62,9 +79,11 @@ class SamplingParams:
             _require(in_range, "seed", self.seed, "a 64-bit signed integer")
 
     def _check_stops(self) -> None:
-        _require(len(self.stop) <= MAX_STOP_STRINGS, "stop", len(self.stop), f"at most {MAX_STOP_STRINGS} strings")
+        _require(
+            len(self.stop) <= MAX_STOP_STRINGS, "stop", len(self.stop), f"at most {MAX_STOP_STRINGS} strings"
+        )
         for text in self.stop:
-            _require(isinstance(text, str) and text != "", "stop", text, "made of non-empty strings")
+            _require(text != "", "stop", text, "made of non-empty strings")
         for token_id in self.stop_token_ids:
             _require(_is_int(token_id), "stop_token_ids", token_id, "made of integers")
 

@@ -14,13 +14,13 @@ from bisect import insort
 from dataclasses import dataclass, field
 from itertools import count
 
-from .kv_cache import KVCache
-from .request import Request, RequestState
+from baton_engine.kv_cache import KVCache
+from baton_engine.request import Request, RequestState
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Compute tokens [start, start + num_tokens) of `request`; sample a token if that reaches its last one."""
+    """Compute tokens [start, start + num_tokens) of `request`; sample a token if that reaches the last."""
 
     request: Request
     start: int
@@ -107,7 +107,7 @@ class Scheduler:
     def _plan_waiting(self, plan: StepPlan) -> None:
         while self.waiting and plan.budget_left > 0 and len(self.running) < self.max_num_seqs:
             request = self.waiting[0]
-            # Each running request may need a block soon: without the reserve, admission would only cause preemption.
+            # Each running request may need a block soon: without the reserve, admission causes preemption.
             if not self.kv_cache.admit(request, reserve=len(self.running)):
                 return
             self.waiting.pop(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from baton_engine.sampling_params import SamplingParams
+
 
 class TextTokenizer(Protocol):
     def encode(self, text: str) -> list[int]: ...
@@ -43,4 +45,6 @@ class TextDecoder(Protocol):
 
 
 class TextDecoderFactory(Protocol):
-    def __call__(self, prompt_token_ids: Sequence[int], stop: Sequence[str]) -> TextDecoder: ...
+    """A decoder for one answer, by the sampling's stop, min_tokens and ignore_eos."""
+
+    def __call__(self, prompt_token_ids: Sequence[int], sampling: SamplingParams) -> TextDecoder: ...

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from baton_engine import EngineConfig
+from baton_engine import EngineConfig, SamplingParams
 from baton_engine.assembly import LoadedEngine, ModelParts, load_engine
 
 BOS, EOS = 256, 257
@@ -114,13 +114,18 @@ class ByteChunk:
 class ByteDecoder:
     """Bytes to text with half characters held back, and the plainest possible search for stop strings."""
 
-    def __init__(self, prompt_token_ids: Sequence[int], stop: Sequence[str] = ()) -> None:
+    def __init__(self, prompt_token_ids: Sequence[int], sampling: SamplingParams) -> None:
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._stop = tuple(stop)
+        self._stop = sampling.stop
+        self._free_tokens = sampling.min_tokens
         self._held = ""
 
     def push(self, token_ids: Sequence[int]) -> ByteChunk:
         self._held += self._utf8.decode(bytes(token_id for token_id in token_ids if token_id < 256))
+        self._free_tokens -= len(token_ids)
+        if self._free_tokens >= 0:
+            text, self._held = self._held, ""
+            return ByteChunk(text)
         hits = [(self._held.index(stop), stop) for stop in self._stop if stop in self._held]
         if hits:
             at, stop = min(hits)

@@ -1,6 +1,6 @@
 """The narrow face behind which attention over paged KV lives, so that a native kernel can take its place.
 
-A backend owns the KV tensors and their layout; all else sees block ids and slots (block × block_size + offset).
+A backend owns the KV tensors and their layout; all else sees block ids and positions.
 Once a step: `plan(spans)`. Then once a layer: `attend`, which stores the new keys and values and attends.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -49,13 +49,14 @@ class Span:
         return self.start + self.length
 
 
-class AttentionPlan(Protocol):
-    """What a backend works out once a step; opaque to the model."""
+PlanT = TypeVar("PlanT")
 
 
-class AttentionBackend(Protocol):
-    def plan(self, spans: Sequence[Span]) -> AttentionPlan: ...
+class AttentionBackend(Protocol[PlanT]):
+    """PlanT is what a backend works out once a step; opaque to the model."""
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+    def plan(self, spans: Sequence[Span]) -> PlanT: ...
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PlanT) -> Tensor:
         """q (tokens, heads, head_dim), k and v (tokens, KV heads, head_dim) → (tokens, heads × head_dim)."""
         ...

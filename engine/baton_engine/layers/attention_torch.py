@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .attention import KVShape, Span
+from baton_engine.layers.attention import KVShape, Span
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,18 @@ class TorchAttention:
             pages += [*span.block_ids[:count], *([0] * (width - count))]
         ends = self._indices([span.end for _, span in decodes])
         hidden = torch.arange(width * self.block_size, device=self.device) >= ends[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(
+            hidden, -torch.inf
+        )
         return DecodeGroup(self._indices([row for row, _ in decodes]), self._indices(pages), mask[:, None, :])
 
     def _plan_prefill(self, row: int, span: Span) -> PrefillChunk:
         pages = self._indices(span.block_ids[: -(-span.end // self.block_size)])
         own = torch.arange(span.start, span.end, device=self.device)
         hidden = torch.arange(span.end, device=self.device) > own[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(
+            hidden, -torch.inf
+        )
         return PrefillChunk(row, row + span.length, pages, span.start, mask)
 
     def _gather(self, cache: Tensor, pages: Tensor) -> Tensor:

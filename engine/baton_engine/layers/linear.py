@@ -1,4 +1,4 @@
-"""Matrix times weight, by the fastest way the device has. Owns the packed form of a weight; knows no model."""
+"""Matrix times weight, the fastest way the device has. Owns the packed form of a weight; knows no model."""
 
 from __future__ import annotations
 
@@ -34,4 +34,8 @@ class Linear:
 
 
 def _can_pack(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.bfloat16
+        and torch.backends.mkldnn.is_available()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from .linear import Linear
+from baton_engine.layers.linear import Linear
 
 
 class GatedMLP:

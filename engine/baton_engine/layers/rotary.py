@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ModelLoadError
+from baton_engine.errors import ModelLoadError
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ def inverse_frequencies(spec: RopeSpec) -> Tensor:
         return frequencies / float(scaling["factor"])
     if kind == "llama3":
         return _llama3(frequencies, scaling)
-    raise ModelLoadError(f"config.json asks for RoPE scaling {kind!r}; this engine has default, linear and llama3.")
+    raise ModelLoadError(
+        f"config.json asks for RoPE scaling {kind!r}; this engine has default, linear and llama3."
+    )
 
 
 def _llama3(frequencies: Tensor, scaling: dict[str, Any]) -> Tensor:

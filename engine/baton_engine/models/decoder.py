@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ..layers.attention import AttentionBackend, AttentionPlan
-from ..layers.linear import Linear
-from ..layers.mlp import GatedMLP
-from ..layers.norm import RMSNorm
-from ..layers.rotary import RotaryTable
-from .spec import DecoderSpec
+from baton_engine.layers.attention import AttentionBackend, PlanT
+from baton_engine.layers.linear import Linear
+from baton_engine.layers.mlp import GatedMLP
+from baton_engine.layers.norm import RMSNorm
+from baton_engine.layers.rotary import RotaryTable
+from baton_engine.models.spec import DecoderSpec
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,15 @@ class DecoderModel:
         self.rotary = rotary
 
     def forward(
-        self, token_ids: Tensor, positions: Tensor, sample_rows: Tensor, attention: AttentionBackend, plan: AttentionPlan
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        sample_rows: Tensor,
+        *,
+        attention: AttentionBackend[PlanT],
+        plan: PlanT,
     ) -> Tensor:
-        """token_ids and positions (tokens,) → logits (len(sample_rows), vocabulary) of those rows only, float32."""
+        """token_ids, positions (tokens,) → float32 logits (len(sample_rows), vocabulary) of those rows."""
         spec = self.spec
         cos_sin = self.rotary.at(positions)
         num_rotated = spec.num_heads + spec.num_kv_heads

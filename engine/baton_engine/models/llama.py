@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .spec import DecoderSpec, common_spec
+from baton_engine.models.spec import DecoderSpec, common_spec
 
 
 def llama_spec(config: Mapping[str, Any]) -> DecoderSpec:

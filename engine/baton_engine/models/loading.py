@@ -1,4 +1,4 @@
-"""From named tensors to a decoder. Owns the HF names and the fusing of q/k/v and gate/up; knows no file format."""
+"""From named tensors to a decoder. Owns the HF names and the fusing of matrices; knows no file format."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ..errors import ModelLoadError
-from ..layers.linear import Linear
-from ..layers.mlp import GatedMLP
-from ..layers.norm import RMSNorm
-from ..layers.rotary import RotaryTable
-from .decoder import DecoderLayer, DecoderModel
-from .spec import DecoderSpec
+from baton_engine.errors import ModelLoadError
+from baton_engine.layers.linear import Linear
+from baton_engine.layers.mlp import GatedMLP
+from baton_engine.layers.norm import RMSNorm
+from baton_engine.layers.rotary import RotaryTable
+from baton_engine.models.decoder import DecoderLayer, DecoderModel
+from baton_engine.models.spec import DecoderSpec
 
 # Old files carry tables that we compute; a tied head may be stored a second time.
 IGNORED_ENDINGS = ("rotary_emb.inv_freq", "attn.masked_bias", "attn.bias")
 
 
 class NamedTensors:
-    """The checkpoint's tensors by name, taken out one by one, so that a weight is never held twice for long."""
+    """The checkpoint's tensors by name, taken out one by one: no weight is held twice for long."""
 
-    def __init__(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device
+    ) -> None:
         self._tensors = {
             name: tensor.to(device=device, dtype=dtype)
             for name, tensor in tensors
@@ -32,9 +34,13 @@ class NamedTensors:
     def take(self, name: str, *shape: int) -> Tensor:
         tensor = self._tensors.pop(name, None)
         if tensor is None:
-            raise ModelLoadError(f"The checkpoint has no tensor {name}; config.json and weights don't belong together.")
+            raise ModelLoadError(
+                f"The checkpoint has no tensor {name}; config.json and weights don't belong together."
+            )
         if tuple(tensor.shape) != shape:
-            raise ModelLoadError(f"Tensor {name} has shape {tuple(tensor.shape)}; config.json asks for {shape}.")
+            raise ModelLoadError(
+                f"Tensor {name} has shape {tuple(tensor.shape)}; config.json asks for {shape}."
+            )
         return tensor.contiguous()
 
     def discard(self, name: str) -> None:
@@ -43,7 +49,9 @@ class NamedTensors:
     def linear(self, names: tuple[str, ...], outs: tuple[int, ...], size_in: int, bias: bool) -> Linear:
         """Several matrices over the same input become one, their outputs behind one another."""
         weights = [self.take(f"{name}.weight", out, size_in) for name, out in zip(names, outs, strict=True)]
-        biases = [self.take(f"{name}.bias", out) for name, out in zip(names, outs, strict=True)] if bias else []
+        biases = (
+            [self.take(f"{name}.bias", out) for name, out in zip(names, outs, strict=True)] if bias else []
+        )
         return Linear(torch.cat(weights), torch.cat(biases) if bias else None)
 
     def check_empty(self) -> None:

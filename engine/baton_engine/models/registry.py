@@ -8,12 +8,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import ModelLoadError
-from .decoder import DecoderModel
-from .llama import llama_spec
-from .loading import load_decoder
+from baton_engine.errors import ModelLoadError
+from baton_engine.models.decoder import DecoderModel
+from baton_engine.models.llama import llama_spec
+from baton_engine.models.loading import load_decoder
+from baton_engine.models.spec import DecoderSpec
+
 from .qwen2 import qwen2_spec
-from .spec import DecoderSpec
 
 FAMILIES: dict[str, Callable[[Mapping[str, Any]], DecoderSpec]] = {
     "llama": llama_spec,
@@ -22,7 +23,7 @@ FAMILIES: dict[str, Callable[[Mapping[str, Any]], DecoderSpec]] = {
 
 
 class WeightSource(Protocol):
-    """The part of a checkpoint that a model needs: config.json's keys and the tensors under their HF names."""
+    """The part of a checkpoint that a model needs: config.json's keys and the tensors by HF name."""
 
     @property
     def config(self) -> dict[str, Any]: ...

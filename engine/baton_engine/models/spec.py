@@ -1,4 +1,4 @@
-"""What distinguishes one dense decoder from another, as plain values. Owns the reading of config.json's common keys."""
+"""What makes one decoder differ from another, as values. Owns the reading of config.json's common keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ModelLoadError
-from ..layers.rotary import RopeSpec
+from baton_engine.errors import ModelLoadError
+from baton_engine.layers.rotary import RopeSpec
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
     num_heads = _integer(config, "num_attention_heads")
     num_kv_heads = config.get("num_key_value_heads") or num_heads
     if num_heads % num_kv_heads:
-        raise ModelLoadError(f"config.json: {num_heads} attention heads can't share {num_kv_heads} KV heads evenly.")
+        raise ModelLoadError(
+            f"config.json: {num_heads} attention heads can't share {num_kv_heads} KV heads evenly."
+        )
     hidden_size = _integer(config, "hidden_size")
     head_dim = config.get("head_dim") or hidden_size // num_heads
     max_positions = _integer(config, "max_position_embeddings")
