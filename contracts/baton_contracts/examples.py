@@ -1,0 +1,195 @@
+"""A golden example of each message, as a replacement for a service may send or get it.
+
+`python -m baton_contracts.examples DIR` writes them as JSON; a test checks that the committed ones are
+fresh and that each decodes to an equal message.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from baton_contracts import frames, handoffs, heartbeats, kv_events, prompt, queries, records, spans
+from baton_contracts.base import WireModel
+from baton_contracts.envelope import Envelope, Tenant
+from baton_contracts.errors import ErrorBody
+
+REQUEST_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+RUN_ID = "a1b2c3d4"
+TENANT = Tenant(tenant_id="acme", team="research", key_id="key_7f3a")
+ENVELOPE = Envelope(
+    request_id=REQUEST_ID,
+    run_id=RUN_ID,
+    tenant=TENANT,
+    edge="edge_api-0a1b2c3d",
+    conversation_id="conv_1f2e3d4c5b6a7988",
+    deadline=1_800_000_300.0,
+    sent_at=1_800_000_000.125,
+    parent_span_id="00f067aa0ba902b7",
+)
+CHAT = prompt.ChatRequest(
+    model="auto",
+    messages=(prompt.Message(role="user", parts=(prompt.Part(text="Why is my API returning a 503?"),)),),
+    sampling=prompt.Sampling(max_tokens=200, temperature=0),
+    stream=True,
+)
+PROMPT = prompt.Prompt(
+    messages=(
+        prompt.Message(
+            role="system",
+            parts=(
+                prompt.Part(text="You are a helpful assistant.\n\n", origin="builder"),
+                prompt.Part(text="[1] errors.md: 503\n", origin="builder"),
+                prompt.Part(text="No free seat on any replica.", origin="document", chunk_id="c1"),
+            ),
+        ),
+        CHAT.messages[0],
+    ),
+    chunks=(prompt.Chunk(chunk_id="c1", citation=1, source="errors.md: 503", score=0.71),),
+)
+WORK = handoffs.EngineWork(model="smollm2-135m", prompt=PROMPT, sampling=CHAT.sampling)
+USAGE = frames.Usage(prompt_tokens=42, cached_tokens=16, completion_tokens=9)
+_FRAME: dict[str, Any] = {"request_id": REQUEST_ID, "attempt": 1, "sender": "engine_worker-11223344"}
+
+EXAMPLES: dict[str, WireModel] = {
+    "PromptHandoff": handoffs.PromptHandoff(envelope=ENVELOPE, chat=CHAT),
+    "GuardInHandoff": handoffs.GuardInHandoff(envelope=ENVELOPE, chat=CHAT, prompt=PROMPT),
+    "GatewayHandoff": handoffs.GatewayHandoff(envelope=ENVELOPE, chat=CHAT, prompt=PROMPT, vault="bm9uY2U="),
+    "GuardOutHandoff": handoffs.GuardOutHandoff(envelope=ENVELOPE, gateway="llm_gateway-55667788"),
+    "RouteHandoff": handoffs.RouteHandoff(
+        envelope=ENVELOPE, work=WORK, gateway="llm_gateway-55667788", guard="output_guardrails-99aabbcc"
+    ),
+    "EngineHandoff": handoffs.EngineHandoff(
+        envelope=ENVELOPE,
+        work=WORK,
+        gateway="llm_gateway-55667788",
+        guard="output_guardrails-99aabbcc",
+        router="inference_router-ddeeff00",
+    ),
+    "Ack.held": handoffs.Ack(verdict="held", instance="engine_worker-11223344", waiting=1, running=3),
+    "Ack.refused": handoffs.Ack(
+        verdict="refused",
+        instance="inference_router-ddeeff00",
+        error=ErrorBody(
+            code="queue_full",
+            message="Every replica of smollm2-135m has a full queue. Try again in 3 s.",
+            stop="inference_router",
+            retry_after_seconds=3,
+        ),
+    ),
+    "Frame.held": frames.Held(request_id=REQUEST_ID, sender="prompt_builder-01020304", stop="prompt_builder"),
+    "Frame.prologue": frames.Prologue(
+        **_FRAME,
+        seq=0,
+        model="smollm2-135m",
+        replica="engine_worker-11223344",
+        gateway="llm_gateway-55667788",
+        guard="output_guardrails-99aabbcc",
+    ),
+    "Frame.data": frames.Data(**_FRAME, seq=1, text="No free", token_ids=(2082, 1822)),
+    "Frame.end": frames.End(**_FRAME, seq=2, finish_reason="stop", usage=USAGE, blocks_freed=4),
+    "Frame.error": frames.Error(
+        **_FRAME,
+        error=ErrorBody(code="upstream_error", message="The engine failed.", stop="engine_worker"),
+        final=False,
+    ),
+    "Resend": frames.Resend(attempt=1, first_seq=7),
+    "Resent": frames.Resent(available=True, frames=(frames.Data(**_FRAME, seq=7, text=" seat"),)),
+    "Cancel": frames.Cancel(request_id=REQUEST_ID, reason="client_disconnected"),
+    "CancelAck": frames.CancelAck(stop="engine_worker", instance="engine_worker-11223344", blocks_freed=4),
+    "EmbedQuery": queries.EmbedQuery(texts=("Why is my API returning a 503?",)),
+    "EmbedReply": queries.EmbedReply(model="all-MiniLM-L6-v2", vectors=((0.6, 0.8),), prompt_tokens=9),
+    "IngestQuery": queries.IngestQuery(
+        tenant_id="acme", source="errors.md", media_type="text/markdown", text="# 503\n\nNo free seat."
+    ),
+    "IngestReply": queries.IngestReply(chunks=1, added=1),
+    "BooksQuery": queries.BooksQuery(kind="usage", tenant_id="acme", request_id=REQUEST_ID),
+    "BooksReply": queries.BooksReply(
+        turns=(
+            queries.StoredTurn(
+                request_id=REQUEST_ID,
+                model="smollm2-135m",
+                asked=(records.StoredMessage(role="user", content="Why is my API returning a 503?"),),
+                answer="No free seat.",
+                cut_short=False,
+                created_at=1_800_000_001.5,
+            ),
+        )
+    ),
+    "ConsoleQuery": queries.ConsoleQuery(path=f"/v1/traces/{REQUEST_ID}", tenant=TENANT),
+    "ConsoleReply": queries.ConsoleReply(body="{}"),
+    "ReplicaHeartbeat": heartbeats.ReplicaHeartbeat(
+        replica="engine_worker-11223344",
+        model="smollm2-135m",
+        state="ready",
+        sent_at=1_800_000_000.0,
+        num_running=3,
+        max_running=64,
+        kv_usage=0.25,
+        kv_blocks_total=4096,
+        kv_blocks_held=1024,
+        context_length=8192,
+    ),
+    "Lease": heartbeats.Lease(service="edge_api", instance="edge_api-0a1b2c3d", state="ready"),
+    "KvEvent": kv_events.KvEvent(
+        replica="engine_worker-11223344", epoch=1, seq=0, kind="stored", block_hashes=("9f86d081",)
+    ),
+    "SpanBatch": spans.SpanBatch(
+        request_id=REQUEST_ID,
+        tenant_id="acme",
+        spans=(
+            spans.Span(
+                span_id="00f067aa0ba902b7",
+                stop=3,
+                service="prompt_builder",
+                instance="prompt_builder-01020304",
+                name="handle",
+                start=1_800_000_000.126,
+                duration=0.004,
+                attributes={"chunks": 1},
+            ),
+        ),
+    ),
+    "UsageRecord": records.UsageRecord(
+        request_id=REQUEST_ID,
+        run_id=RUN_ID,
+        attempt=1,
+        tenant=TENANT,
+        model="smollm2-135m",
+        replica="engine_worker-11223344",
+        usage=USAGE,
+        outcome="finished",
+        finish_reason="stop",
+        started_at=1_800_000_000.2,
+        ended_at=1_800_000_001.4,
+    ),
+    "ConversationRecord": records.ConversationRecord(
+        request_id=REQUEST_ID,
+        run_id=RUN_ID,
+        conversation_id="conv_1f2e3d4c5b6a7988",
+        tenant=TENANT,
+        model="smollm2-135m",
+        asked=(records.StoredMessage(role="user", content="Why is my API returning a 503?"),),
+        answer="No free seat.",
+        cut_short=False,
+        finish_reason="stop",
+        created_at=1_800_000_001.5,
+    ),
+}
+
+
+def encoded(message: WireModel) -> str:
+    body = json.loads(message.model_dump_json(exclude_none=True))
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, message in EXAMPLES.items():
+        (folder / f"{name}.json").write_text(encoded(message))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,244 @@
+"""The one table of channels: subject, message, answer, who sends, who receives. AsyncAPI and the
+conformance suite are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pydantic import TypeAdapter
+
+from baton_contracts import frames, handoffs, heartbeats, kv_events, queries, records, spans
+from baton_contracts.base import WireModel
+from baton_contracts.subjects import ROOT, Service
+
+Kind = Literal["handoff", "frames", "broadcast", "request", "heartbeat", "events", "durable"]
+
+
+@dataclass(frozen=True)
+class Channel:
+    name: str
+    address: str
+    """Subject with `{parameters}` where a token varies."""
+    kind: Kind
+    message: type[WireModel] | TypeAdapter[Any]
+    message_name: str
+    senders: tuple[str, ...]
+    receivers: tuple[str, ...]
+    reply: type[WireModel] | None = None
+    note: str = ""
+
+
+def _channel(
+    name: str,
+    address: str,
+    kind: Kind,
+    message: type[WireModel],
+    senders: str,
+    receivers: str,
+    reply: type[WireModel] | None = None,
+    note: str = "",
+) -> Channel:
+    return Channel(
+        name,
+        f"{ROOT}.{address}",
+        kind,
+        message,
+        message.__name__,
+        tuple(senders.split()),
+        tuple(receivers.split()),
+        reply,
+        note,
+    )
+
+
+_EVERY_SERVICE = " ".join(get_args(Service))
+_FRAME: TypeAdapter[Any] = TypeAdapter(frames.Frame)
+
+
+def _frames(name: str, address: str, senders: str, receivers: str, note: str) -> Channel:
+    return Channel(
+        name,
+        f"{ROOT}.{address}",
+        "frames",
+        _FRAME,
+        "Frame",
+        tuple(senders.split()),
+        tuple(receivers.split()),
+        None,
+        note,
+    )
+
+
+CHANNELS: tuple[Channel, ...] = (
+    _channel(
+        "prompt",
+        "prompt.{requestId}",
+        "handoff",
+        handoffs.PromptHandoff,
+        "edge_api",
+        "prompt_builder",
+        handoffs.Ack,
+    ),
+    _channel(
+        "guardIn",
+        "guard.in.{requestId}",
+        "handoff",
+        handoffs.GuardInHandoff,
+        "prompt_builder",
+        "input_guardrails",
+        handoffs.Ack,
+    ),
+    _channel(
+        "gateway",
+        "gateway.{requestId}",
+        "handoff",
+        handoffs.GatewayHandoff,
+        "input_guardrails",
+        "llm_gateway",
+        handoffs.Ack,
+    ),
+    _channel(
+        "guardOut",
+        "guard.out.{requestId}",
+        "handoff",
+        handoffs.GuardOutHandoff,
+        "llm_gateway",
+        "output_guardrails",
+        handoffs.Ack,
+        "The ack's instance is the frames inbox; it is sent once that inbox is open.",
+    ),
+    _channel(
+        "route",
+        "route.{requestId}",
+        "handoff",
+        handoffs.RouteHandoff,
+        "llm_gateway",
+        "inference_router",
+        handoffs.Ack,
+        "The ack comes after a replica accepted; its instance is the replica.",
+    ),
+    _channel(
+        "engine",
+        "engine.{replica}.{requestId}",
+        "handoff",
+        handoffs.EngineHandoff,
+        "inference_router",
+        "engine_worker",
+        handoffs.Ack,
+        "The ack carries the queue length.",
+    ),
+    _frames(
+        "frames",
+        "frames.{gateway}.{guard}.{requestId}",
+        "engine_worker llm_gateway",
+        "output_guardrails llm_gateway",
+        "The gateway listens in on the same message. A cached answer is sent here by the gateway.",
+    ),
+    _frames(
+        "reply",
+        "reply.{edge}.{requestId}",
+        "output_guardrails prompt_builder input_guardrails llm_gateway inference_router",
+        "edge_api",
+        "The filtered answer; any stop's error; held notes.",
+    ),
+    _channel(
+        "resend",
+        "resend.{sender}.{requestId}",
+        "request",
+        frames.Resend,
+        "output_guardrails llm_gateway edge_api",
+        "engine_worker output_guardrails llm_gateway",
+        frames.Resent,
+    ),
+    _channel(
+        "cancel",
+        "cancel.{requestId}",
+        "broadcast",
+        frames.Cancel,
+        "edge_api llm_gateway output_guardrails",
+        "prompt_builder input_guardrails llm_gateway inference_router engine_worker output_guardrails",
+        frames.CancelAck,
+        "Every holder of a part of the request answers.",
+    ),
+    _channel(
+        "embed",
+        "embed.{requestId}",
+        "request",
+        queries.EmbedQuery,
+        "prompt_builder edge_api input_guardrails",
+        "embedder",
+        queries.EmbedReply,
+    ),
+    _channel(
+        "ingest",
+        "ingest.{requestId}",
+        "request",
+        queries.IngestQuery,
+        "edge_api",
+        "prompt_builder",
+        queries.IngestReply,
+    ),
+    _channel(
+        "books",
+        "books.{requestId}",
+        "request",
+        queries.BooksQuery,
+        "edge_api prompt_builder",
+        "after_answer",
+        queries.BooksReply,
+    ),
+    _channel(
+        "console",
+        "console.{requestId}",
+        "request",
+        queries.ConsoleQuery,
+        "edge_api",
+        "trace_console",
+        queries.ConsoleReply,
+    ),
+    _channel(
+        "replica",
+        "replica.{model}.{replica}",
+        "heartbeat",
+        heartbeats.ReplicaHeartbeat,
+        "engine_worker",
+        "inference_router llm_gateway edge_api trace_console",
+    ),
+    _channel(
+        "lease",
+        "lease.{instance}",
+        "heartbeat",
+        heartbeats.Lease,
+        _EVERY_SERVICE,
+        _EVERY_SERVICE,
+    ),
+    _channel("kv", "kv.{replica}", "events", kv_events.KvEvent, "engine_worker", "inference_router"),
+    _channel(
+        "trace",
+        "trace.{requestId}",
+        "durable",
+        spans.SpanBatch,
+        _EVERY_SERVICE,
+        "trace_console",
+        note="JetStream TRACE.",
+    ),
+    _channel(
+        "afterUsage",
+        "after.usage.{requestId}",
+        "durable",
+        records.UsageRecord,
+        "llm_gateway",
+        "after_answer",
+        note="JetStream AFTER, work queue, explicit ack.",
+    ),
+    _channel(
+        "afterConversation",
+        "after.conversation.{requestId}",
+        "durable",
+        records.ConversationRecord,
+        "edge_api",
+        "after_answer",
+        note="JetStream AFTER, work queue, explicit ack.",
+    ),
+)
