@@ -23,9 +23,12 @@ from baton_engine.runner import Runner
 from baton_engine.sampler import Sampler
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Scheduler
+from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
+from baton_engine.weights import open_checkpoint
 
 CPU_KV_SHARE = 0.25
+CPU_KV_MOST_BYTES = 2 * 2**30
 CUDA_MEMORY_SHARE = 0.92
 WARM_UP_TOKENS = 32
 
@@ -52,9 +55,6 @@ class LoadedEngine:
 
 def open_parts(config: EngineConfig) -> ModelParts:
     """Raises ModelLoadError."""
-    from baton_engine.text import StreamDecoder, Tokenizer
-    from baton_engine.weights import open_checkpoint
-
     checkpoint = open_checkpoint(config.model)
     tokenizer = Tokenizer.load(config.model)
 
@@ -140,7 +140,7 @@ def _free_kv_bytes(device: torch.device) -> int:
         free, total = torch.cuda.mem_get_info(device)
         return int(free - total * (1 - CUDA_MEMORY_SHARE))
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(available * CPU_KV_SHARE)
+    return min(int(available * CPU_KV_SHARE), CPU_KV_MOST_BYTES)
 
 
 def _silent(stage: str) -> None:

@@ -18,8 +18,9 @@ class Ending:
 class AnswerWriter:
     """Appends tokens to the request and turns them into text.
 
-    An end or stop token ends the answer without adding its text. Resumed
-    tokens run through the decoder in silence: their text was sent by another engine, and text is held back depends on the tokens alone, so the answer goes on at the very character.
+    An end or stop token ends the answer without adding its text. Resumed tokens run through the decoder in
+    silence: another engine has sent their text, and since what is held back depends on the tokens alone, the
+    answer goes on at the very character.
     """
 
     def __init__(self, request: Request, new_decoder: TextDecoderFactory) -> None:

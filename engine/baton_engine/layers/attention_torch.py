@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,9 +57,8 @@ class TorchAttention:
         self.device = device
         self.scale = 1.0 / math.sqrt(shape.head_dim)
         size = (shape.num_layers, shape.num_kv_heads, num_blocks * shape.block_size, shape.head_dim)
-        # Zeros, not garbage: a masked place has weight 0, and 0 × NaN would still be NaN.
-        self._k = torch.zeros(size, dtype=shape.dtype, device=device)
-        self._v = torch.zeros(size, dtype=shape.dtype, device=device)
+        self._k = _zeros(size, shape.dtype, device)
+        self._v = _zeros(size, shape.dtype, device)
 
     def plan(self, spans: Sequence[Span]) -> TorchPlan:
         slots = [slot for span in spans for slot in self._slots(span)]
@@ -142,3 +142,15 @@ class TorchAttention:
         scores = torch.matmul(rows, k.transpose(1, 2)[:, None]).float().add_(chunk.mask)
         weights = torch.softmax(scores, dim=-1).to(q.dtype)
         return torch.matmul(weights, v[:, None]).permute(2, 0, 1, 3).reshape(length, heads * dim)
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros, not garbage: a masked place has weight 0, and 0 × NaN would still be NaN.
+
+    On a CPU the memory comes from calloc, which torch.zeros does not use: pages of the pool that no request
+    has reached yet cost nothing.
+    """
+    if device.type != "cpu":
+        return torch.zeros(size, dtype=dtype, device=device)
+    num_bytes = math.prod(size) * dtype.itemsize
+    return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(size)
