@@ -129,7 +129,14 @@ class Cancel(WireModel):
 
     request_id: RequestId
     reason: Literal[
-        "client_disconnected", "deadline", "slow_consumer", "lease_lost", "superseded", "operator"
+        "client_disconnected",
+        "deadline",
+        "slow_consumer",
+        "lease_lost",
+        "superseded",
+        "operator",
+        "content_filter",
+        "stream_broken",
     ]
     attempt: int | None = Field(
         default=None, description="Only this engine attempt; None: the whole request."
