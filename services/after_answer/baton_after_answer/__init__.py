@@ -1,0 +1,1 @@
+"""Stop 10: the ledger and the conversations."""

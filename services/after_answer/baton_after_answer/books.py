@@ -1,0 +1,150 @@
+"""The books: rows in, answers out. Everything here blocks: it runs in the one database thread.
+
+Owns the statements. Knows nothing of NATS. Each row has a natural key, so writing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine, RowMapping, Select, Table, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.sql.dml import Insert
+
+from baton_after_answer.records import Row
+from baton_after_answer.schema import ledger, rejected, turns
+from baton_contracts.envelope import Tenant
+from baton_contracts.frames import Usage
+from baton_contracts.queries import StoredTurn
+from baton_contracts.records import StoredMessage, UsageRecord
+
+MAX_USAGE_ROWS = 500
+MAX_TURNS = 500
+MAX_CONVERSATION_CHARACTERS = 200_000
+"""A reply is one message of the bus, 1 MiB at most: the newest turns that fit are the answer."""
+
+
+class BooksAway(Exception):
+    """The database can't be reached or can't take more now. Nothing was written; try again later."""
+
+
+class RowRefused(Exception):
+    """The database will never take one of these rows. Nothing was written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Rows of one transaction."""
+
+    ledger: list[Row] = field(default_factory=list[Row])
+    turns: list[Row] = field(default_factory=list[Row])
+    rejected: list[Row] = field(default_factory=list[Row])
+
+
+def insert_once(dialect: str, table: Table) -> Insert:
+    """INSERT that leaves a row with the same key as it is."""
+    if dialect == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def conversation_statement(tenant_id: str, conversation_id: str) -> Select[tuple[object, ...]]:
+    newest_first = (turns.c.created_at.desc(), turns.c.request_id.desc(), turns.c.run_id.desc())
+    return (
+        select(turns)
+        .where(turns.c.tenant_id == tenant_id, turns.c.conversation_id == conversation_id)
+        .order_by(*newest_first)
+        .limit(MAX_TURNS)
+    )
+
+
+def usage_statement(tenant_id: str, request_id: str | None) -> Select[tuple[object, ...]]:
+    statement = select(ledger).where(ledger.c.tenant_id == tenant_id)
+    if request_id:
+        return statement.where(ledger.c.request_id == request_id).order_by(ledger.c.run_id, ledger.c.attempt)
+    return statement.order_by(ledger.c.ended_at.desc()).limit(MAX_USAGE_ROWS)
+
+
+class Books:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def write(self, entry: Entry) -> None:
+        """One transaction, committed when this returns. Raises BooksAway or RowRefused."""
+        batches: tuple[tuple[Table, Sequence[Row]], ...] = (
+            (ledger, entry.ledger),
+            (turns, entry.turns),
+            (rejected, entry.rejected),
+        )
+        try:
+            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+                for table, rows in batches:
+                    if rows:
+                        connection.execute(insert_once(self._engine.dialect.name, table), rows)
+        except (OperationalError, InterfaceError) as error:
+            raise BooksAway(_cause(error)) from None
+        except DBAPIError as error:
+            raise (BooksAway if error.connection_invalidated else RowRefused)(_cause(error)) from None
+
+    def conversation(self, tenant_id: str, conversation_id: str) -> tuple[StoredTurn, ...]:
+        """Oldest first; if it is too long for one answer, its newest part."""
+        found: list[StoredTurn] = []
+        room = MAX_CONVERSATION_CHARACTERS
+        for row in self._rows(conversation_statement(tenant_id, conversation_id)):
+            turn = _stored_turn(row)
+            room -= len(turn.answer) + sum(len(said.content) for said in turn.asked)
+            if room < 0 and found:
+                break
+            found.append(turn)
+        return tuple(reversed(found))
+
+    def usage(self, tenant_id: str, request_id: str | None) -> tuple[UsageRecord, ...]:
+        """The rows of one request by attempt, or the tenant's newest ones."""
+        return tuple(_usage_record(row) for row in self._rows(usage_statement(tenant_id, request_id)))
+
+    def _rows(self, statement: Select[tuple[object, ...]]) -> Sequence[RowMapping]:
+        try:
+            with self._engine.connect() as connection:
+                return connection.execute(statement).mappings().all()
+        except DBAPIError as error:
+            raise BooksAway(_cause(error)) from None
+
+
+def _cause(error: DBAPIError) -> str:
+    """The driver's words on one line, without the statement and its parameters: they hold people's text."""
+    words = str(error.orig).strip().splitlines() or [type(error).__name__]
+    return f"{type(error.orig).__name__}: {words[0]}"
+
+
+def _stored_turn(row: RowMapping) -> StoredTurn:
+    return StoredTurn(
+        request_id=row["request_id"],
+        model=row["model"],
+        asked=tuple(StoredMessage(**said) for said in row["asked"]),
+        answer=row["answer"],
+        cut_short=row["cut_short"],
+        created_at=row["created_at"],
+    )
+
+
+def _usage_record(row: RowMapping) -> UsageRecord:
+    return UsageRecord(
+        request_id=row["request_id"],
+        run_id=row["run_id"],
+        attempt=row["attempt"],
+        tenant=Tenant(tenant_id=row["tenant_id"], team=row["team"], key_id=row["key_id"]),
+        model=row["model"],
+        replica=row["replica"],
+        usage=Usage(
+            prompt_tokens=row["prompt_tokens"],
+            cached_tokens=row["cached_tokens"],
+            completion_tokens=row["completion_tokens"],
+        ),
+        outcome=row["outcome"],
+        finish_reason=row["finish_reason"],
+        error_code=row["error_code"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+    )

@@ -1,0 +1,171 @@
+"""The loop of stop 10: take what is there → one transaction → acknowledge → spans.
+
+Owns the fate of each message: committed and acknowledged, rejected and ended, or given back while the
+database is away. Nothing is acknowledged before its commit; nothing is counted twice after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from baton_after_answer.books import BooksAway, Entry, RowRefused
+from baton_after_answer.pull import Delivery, PullInbox
+from baton_after_answer.receipts import span_batches
+from baton_after_answer.records import Record, ledger_row, parse_record, rejected_row, turn_row
+from baton_common.clock import Clock
+from baton_common.errors import BusError
+from baton_contracts.base import MalformedMessage
+from baton_contracts.records import UsageRecord
+from baton_contracts.spans import SpanBatch
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[Entry], Awaitable[None]]
+PublishSpans = Callable[[SpanBatch], Awaitable[None]]
+
+
+@dataclass
+class Counts:
+    """Since the start of this process."""
+
+    committed: int = 0
+    rejected: int = 0
+    given_back: int = 0
+
+
+@dataclass(frozen=True)
+class Item:
+    """A message in hand: the record in it, or why there is none."""
+
+    delivery: Delivery
+    record: Record | None
+    problem: str = ""
+
+
+class Consumer:
+    def __init__(
+        self,
+        inbox: PullInbox,
+        *,
+        instance: str,
+        clock: Clock,
+        write: Write,
+        publish_spans: PublishSpans,
+        on_commit: Callable[[], None],
+        ensure_queue: Callable[[], Awaitable[None]],
+        retry_seconds: float,
+    ) -> None:
+        self._inbox = inbox
+        self._instance = instance
+        self._clock = clock
+        self._write = write
+        self._publish_spans = publish_spans
+        self._on_commit = on_commit
+        self._ensure_queue = ensure_queue
+        self._retry_seconds = retry_seconds
+        self._idle = asyncio.Event()
+        self.counts = Counts()
+
+    async def run(self) -> None:
+        """Until the inbox is closed."""
+        self._idle.clear()
+        try:
+            while not self._inbox.closed:
+                if batch := await self._inbox.next_batch():
+                    await self.settle(batch)
+                elif not self._inbox.closed:
+                    await self._look_after_queue()
+        finally:
+            self._idle.set()
+
+    async def stop(self) -> None:
+        """The batch in hand is finished, the rest goes back to the queue."""
+        await self._inbox.close()
+        await self._idle.wait()
+
+    async def settle(self, batch: Sequence[Delivery]) -> None:
+        """Decides the fate of each message of `batch`."""
+        taken_at = self._clock.wall()
+        items = [_open(delivery) for delivery in batch]
+        try:
+            await self._write(self._entry(items))
+        except BooksAway as error:
+            await self._give_back(items, str(error))
+        except RowRefused as error:
+            await self._refused(items, str(error))
+        else:
+            await self._committed(items, taken_at)
+
+    def _entry(self, items: Sequence[Item]) -> Entry:
+        now = self._clock.wall()
+        entry = Entry()
+        for item in items:
+            if item.record is None:
+                delivery = item.delivery
+                entry.rejected.append(rejected_row(delivery.subject, delivery.payload, item.problem, now))
+            elif isinstance(item.record, UsageRecord):
+                entry.ledger.append(ledger_row(item.record, now))
+            else:
+                entry.turns.append(turn_row(item.record, now))
+        return entry
+
+    async def _committed(self, items: Sequence[Item], taken_at: float) -> None:
+        committed_at = self._clock.wall()
+        for item in items:
+            if item.record is None:
+                self.counts.rejected += 1
+                log.error("%s is no record, set aside: %s", item.delivery.subject, item.problem)
+                await item.delivery.term()
+            else:
+                self.counts.committed += 1
+                await item.delivery.ack()
+        self._on_commit()
+        records = [item.record for item in items if item.record]
+        for spans in span_batches(
+            records, instance=self._instance, taken_at=taken_at, committed_at=committed_at
+        ):
+            try:
+                await self._publish_spans(spans)
+            except BusError as error:
+                log.debug("trace not sent: %s", error)
+
+    async def _give_back(self, items: Sequence[Item], why: str) -> None:
+        self.counts.given_back += len(items)
+        log.warning(
+            "books away, %d records wait %.1f s for another try: %s", len(items), self._retry_seconds, why
+        )
+        for item in items:
+            await item.delivery.nak(self._retry_seconds)
+
+    async def _refused(self, items: Sequence[Item], why: str) -> None:
+        """One bad row must not keep the others out: each is tried alone, and the bad one is set aside."""
+        if len(items) > 1:
+            for item in items:
+                await self.settle([item.delivery])
+            return
+        item = items[0]
+        log.error("%s is not accepted by the database: %s", item.delivery.subject, why)
+        set_aside = Item(item.delivery, None, why)
+        try:
+            await self._write(self._entry([set_aside]))
+        except (BooksAway, RowRefused) as error:
+            await self._give_back(items, str(error))
+        else:
+            await self._committed([set_aside], self._clock.wall())
+
+    async def _look_after_queue(self) -> None:
+        """The server ended a pull at once: after a wiped store the queue has to be made again."""
+        try:
+            await self._ensure_queue()
+        except BusError as error:
+            log.warning("queue AFTER is away: %s", error)
+
+
+def _open(delivery: Delivery) -> Item:
+    try:
+        return Item(delivery, parse_record(delivery.subject, delivery.payload))
+    except MalformedMessage as error:
+        return Item(delivery, None, str(error))

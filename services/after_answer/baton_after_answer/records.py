@@ -1,0 +1,88 @@
+"""From a message of AFTER to the row it becomes. No I/O.
+
+A NUL character is legal in JSON and in SQLite, not in PostgreSQL: it is replaced, so that no answer is lost
+to it on one of the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from baton_contracts.base import MalformedMessage
+from baton_contracts.records import ConversationRecord, UsageRecord
+from baton_contracts.subjects import request_id_of
+
+Record = UsageRecord | ConversationRecord
+Row = dict[str, Any]
+
+_KINDS: dict[str, type[UsageRecord] | type[ConversationRecord]] = {
+    "usage": UsageRecord,
+    "conversation": ConversationRecord,
+}
+
+
+def parse_record(subject: str, payload: bytes) -> Record:
+    """`subject` is `baton.v1.after.KIND.RID`. Raises MalformedMessage."""
+    kind = subject.split(".")[-2]
+    model = _KINDS.get(kind)
+    if model is None:
+        raise MalformedMessage("after-answer record", f"kind {kind!r} is unknown")
+    record = model.decode(payload)
+    if record.request_id != request_id_of(subject):
+        raise MalformedMessage(model.__name__, "request_id is not the one of the subject")
+    return record
+
+
+def ledger_row(record: UsageRecord, written_at: float) -> Row:
+    return {
+        "tenant_id": record.tenant.tenant_id,
+        "request_id": record.request_id,
+        "run_id": record.run_id,
+        "attempt": record.attempt,
+        "team": record.tenant.team,
+        "key_id": record.tenant.key_id,
+        "model": record.model,
+        "replica": record.replica,
+        "prompt_tokens": record.usage.prompt_tokens,
+        "cached_tokens": record.usage.cached_tokens,
+        "completion_tokens": record.usage.completion_tokens,
+        "outcome": record.outcome,
+        "finish_reason": record.finish_reason,
+        "error_code": record.error_code,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "written_at": written_at,
+    }
+
+
+def turn_row(record: ConversationRecord, written_at: float) -> Row:
+    return {
+        "tenant_id": record.tenant.tenant_id,
+        "conversation_id": record.conversation_id,
+        "request_id": record.request_id,
+        "run_id": record.run_id,
+        "team": record.tenant.team,
+        "key_id": record.tenant.key_id,
+        "model": record.model,
+        "asked": [{"role": said.role, "content": _storable(said.content)} for said in record.asked],
+        "answer": _storable(record.answer),
+        "cut_short": record.cut_short,
+        "finish_reason": record.finish_reason,
+        "created_at": record.created_at,
+        "written_at": written_at,
+    }
+
+
+def rejected_row(subject: str, payload: bytes, reason: str, written_at: float) -> Row:
+    return {
+        "digest": hashlib.sha256(subject.encode() + b"\0" + payload).hexdigest(),
+        "subject": subject,
+        "payload": payload,
+        "reason": reason,
+        "written_at": written_at,
+    }
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "�")
