@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from baton_cli.commands import models
+from baton_cli.commands import models, up
 from baton_cli.errors import CliError
 from baton_cli.terminal import complaints
 
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
+app.command()(up.up)
 app.add_typer(models.app, name="models")
 
 

@@ -18,7 +18,7 @@ from baton_cli.models.convert import Converter, convert_with_engine
 from baton_cli.models.fetch import PullProgress, digest_of, fetch
 from baton_cli.models.hub import HubClient, HuggingFaceHub
 from baton_cli.models.pip_client import PackageClient, PipClient
-from baton_cli.models.store import InstalledModel, Manifest, ModelStore
+from baton_cli.models.store import MANIFEST, InstalledModel, Manifest, ModelStore
 from baton_common.catalog import Catalog, CatalogModel
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -124,8 +124,10 @@ class Puller:
         """Links to the user's files: gigabytes are not copied, and their folder is not written to."""
         built = _empty(self.store.work_folder(name) / "folder")
         for file in sorted(path.rglob("*")):
-            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
-                link = built / file.relative_to(path)
+            inside = file.relative_to(path)
+            hidden = any(part.startswith(".") for part in inside.parts)
+            if file.is_file() and not hidden and inside.name != MANIFEST:
+                link = built / inside
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(file)
         return self._adopted(built, self._own(name, str(path), ""))

@@ -1,0 +1,76 @@
+"""Whether a question would be answered: the edge's `/readyz`, asked until it says yes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx
+
+_POLL_SECONDS = 0.1
+_ANSWER_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Readiness:
+    ready: bool
+    reached: bool
+    """Whether the edge answered at all."""
+    detail: str
+    """What is still missing, for people."""
+
+
+class ReadinessProbe:
+    def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        # The edge's certificate is for its public name, not for this loop-back question: not verified.
+        self._client = httpx.AsyncClient(
+            base_url=url,
+            timeout=_ANSWER_SECONDS,
+            verify=False,  # noqa: S501
+            trust_env=False,
+            transport=transport,
+        )
+        self.last = Readiness(ready=False, reached=False, detail="edge_api does not answer yet")
+
+    async def ask(self) -> Readiness:
+        try:
+            response = await self._client.get("/readyz")
+        except httpx.HTTPError as error:
+            self.last = Readiness(ready=False, reached=False, detail=f"edge_api: {type(error).__name__}")
+        else:
+            self.last = Readiness(response.status_code == 200, True, _missing(response.text))
+        return self.last
+
+    async def wait(self, *, enough: bool = False) -> Readiness:
+        """Until ready; with `enough`, until the edge answers whatever it may say."""
+        while not (await self.ask()).ready:
+            if enough and self.last.reached:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+        return self.last
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _missing(body: str) -> str:
+    """What the edge says is missing, whether as a list, as an error object or as text."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return body.strip()[:200]
+    if not isinstance(answer, dict):
+        return ""
+    fields = cast("dict[str, Any]", answer)
+    error = fields.get("error")
+    if isinstance(error, dict):
+        return str(cast("dict[str, Any]", error).get("message", ""))
+    for name in ("missing", "waiting_for", "not_ready", "reason", "detail"):
+        value = fields.get(name)
+        if isinstance(value, list | dict):
+            return ", ".join(str(item) for item in cast("list[object]", value))
+        if value:
+            return str(value)
+    return ""
