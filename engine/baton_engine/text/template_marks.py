@@ -56,7 +56,7 @@ class TemplateMarks:
         self._halves = _role_halves(self._ids)
         self._before_role = _any_of({before for before, _ in self._halves}, suffix=r"\Z")
         self._after_role = _any_of({after for _, after in self._halves}, prefix=r"\A")
-        self._mark = re.compile(f"\ue000{self._nonce}:(\\d+)\ue001")
+        self._mark = re.compile(self._mark_of(r"(\d+)"))
         role = "|".join(_ROLES)
         self._role = re.compile(
             f"\ue000{self._nonce}<(?P<before>[^\ue001]*)\ue001(?P<role>{role})\ue000{self._nonce}>(?P<after>[^\ue001]*)\ue001"
@@ -65,7 +65,7 @@ class TemplateMarks:
 
     def mark_text(self, text: str) -> str:
         """Text that is trusted, such as the value of `bos_token`, with its control tokens marked."""
-        marked = self._control.sub(lambda match: f"\ue000{self._nonce}:{self._ids[match[0]]}\ue001", text)
+        marked = self._control.sub(lambda match: self._mark_of(self._ids[match[0]]), text)
         if not self._halves:
             return marked
         marked = self._before_role.sub(lambda match: f"\ue000{self._nonce}<{match[0]}\ue001", marked)
@@ -98,9 +98,13 @@ class TemplateMarks:
             )
         return found
 
+    def _mark_of(self, token_id: int | str) -> str:
+        """The nonce stands at both ends, so that a mark with one end cut off is noticed."""
+        return f"\ue000{self._nonce}:{token_id}:{self._nonce}\ue001"
+
     def _whole_role_token(self, match: re.Match[str]) -> str:
         token_id = self._ids.get(match["before"] + match["role"] + match["after"])
-        return match[0] if token_id is None else f"\ue000{self._nonce}:{token_id}\ue001"
+        return match[0] if token_id is None else self._mark_of(token_id)
 
 
 def _any_of(texts: Mapping[str, int] | set[str], *, prefix: str = "", suffix: str = "") -> re.Pattern[str]:
