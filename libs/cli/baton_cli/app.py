@@ -6,7 +6,12 @@ import sys
 
 import typer
 
-from baton_cli.commands import models, up
+from baton_cli.commands import keys, models
+from baton_cli.commands.ask import ask
+from baton_cli.commands.chat import chat
+from baton_cli.commands.ingest import ingest
+from baton_cli.commands.trace import trace
+from baton_cli.commands.up import up
 from baton_cli.errors import CliError
 from baton_cli.terminal import complaints
 
@@ -16,8 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
-app.command()(up.up)
+for command in (up, ask, chat, trace, ingest):
+    app.command()(command)
 app.add_typer(models.app, name="models")
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

@@ -34,6 +34,11 @@ def server_spec(home: Home, environment: Mapping[str, str]) -> ProcessSpec:
     return ProcessSpec("nats_server", command, plain, wave=0)
 
 
+def is_routine(line: str) -> bool:
+    """Whether a line of the server's log is of no interest to the person at the terminal."""
+    return "[INF]" in line or "Plaintext passwords" in line  # they are random, made anew, and mode 0600
+
+
 async def wait_until_listening(port: int, timeout_seconds: float = 15.0) -> None:
     """Raises StartFailed if nothing answers in time, or something that is no recent NATS server."""
     try:

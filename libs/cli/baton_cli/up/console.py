@@ -29,16 +29,18 @@ class UpConsole:
         self._colours: dict[str, str] = {}
         self._files: dict[str, TextIO] = {}
 
-    def log(self, name: str, line: str) -> None:
-        """One line of a process: to the terminal, and with its time to the process's own file."""
+    def log(self, name: str, line: str, *, quiet: bool = False) -> None:
+        """One line of a process: to its own file with the time, and unless `quiet` to the terminal."""
+        file = self._file(name)
+        file.write(f"{datetime.now().astimezone().isoformat(timespec='milliseconds')} {line}\n")
+        file.flush()
+        if quiet:
+            return
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
         shown = name.rpartition(":")[2] or name
         self._console.print(
             Text.assemble((f"{shown[:NAME_WIDTH]:<{NAME_WIDTH}} │ ", colour), line), soft_wrap=True
         )
-        file = self._file(name)
-        file.write(f"{datetime.now().astimezone().isoformat(timespec='milliseconds')} {line}\n")
-        file.flush()
 
     def say(self, line: str) -> None:
         """A line of the supervisor itself."""

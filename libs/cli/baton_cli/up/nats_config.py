@@ -29,6 +29,7 @@ def render_nats_config(*, port: int, store: Path, passwords: Mapping[str, str]) 
             "server_name: baton",
             "host: 127.0.0.1",
             f"port: {port}",
+            "logtime: false",
             f"max_payload: {MAX_PAYLOAD_BYTES}",
             "jetstream {",
             f"  store_dir: {_quoted(str(store))}",

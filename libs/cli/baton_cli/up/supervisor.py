@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from baton_cli.home import write_secret
 from baton_cli.keys import Operator, new_key, open_key_book
 from baton_cli.up.banner import banner
-from baton_cli.up.bus import server_spec, wait_until_listening
+from baton_cli.up.bus import is_routine, server_spec, wait_until_listening
 from baton_cli.up.console import UpConsole
 from baton_cli.up.nats_config import OPERATOR, render_nats_config
 from baton_cli.up.plan import LocalModel, ProcessSpec, Secrets, plan_processes
@@ -109,7 +109,7 @@ class Supervisor:
         is_bus = spec.name == "nats_server"
         process = SupervisedProcess(
             spec,
-            output=lambda line: console.log(spec.name, line),
+            output=lambda line: console.log(spec.name, line, quiet=is_bus and is_routine(line)),
             events=lambda line: console.say(f"{spec.name} {line}"),
             last_words=signal.SIGTERM if is_bus else signal.SIGKILL,  # the bus closes its files
         )
