@@ -1,0 +1,222 @@
+"""The engine thread: submit and cancel from the event loop, and what becomes of requests when the loop fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from baton_engine import (
+    AsyncEngine,
+    ConfigError,
+    DuplicateRequest,
+    EngineRequest,
+    EngineUnavailable,
+    QueueFull,
+    RequestDelta,
+    SamplingParams,
+)
+from baton_engine.scheduler import StepPlan
+from tests.support.tiny_model import tiny_config, tiny_parts
+
+LONG = SamplingParams(max_tokens=200, temperature=0, ignore_eos=True)
+SHORT = SamplingParams(max_tokens=5, temperature=0, ignore_eos=True)
+
+
+class Stream:
+    """Collects one request's deltas; `finished` is set in the event loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.deltas: list[RequestDelta] = []
+        self.finished = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.threads: set[str] = set()
+
+    def __call__(self, delta: RequestDelta) -> None:
+        self.deltas.append(delta)
+        self.threads.add(threading.current_thread().name)
+        self.loop.call_soon_threadsafe(self.begun.set)
+        if delta.finish_reason is not None:
+            self.loop.call_soon_threadsafe(self.finished.set)
+
+    @property
+    def last(self) -> RequestDelta:
+        return self.deltas[-1]
+
+
+def ask(request_id: str, sampling: SamplingParams = SHORT, prompt: tuple[int, ...] = (1, 2, 3)) -> EngineRequest:
+    return EngineRequest(request_id, prompt_token_ids=prompt, sampling=sampling)
+
+
+async def started(**changes: Any) -> AsyncEngine:
+    engine = AsyncEngine(tiny_config(**changes), tiny_parts())
+    await engine.start()
+    return engine
+
+
+async def soon(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), 20)
+
+
+async def test_requests_run_together_in_the_engine_thread() -> None:
+    stages: list[str] = []
+    engine = AsyncEngine(tiny_config(), tiny_parts())
+    await engine.start(on_progress=stages.append)
+    assert stages == ["opening", "loading weights", "allocating KV", "warming up", "ready"]
+    streams = [Stream() for _ in range(5)]
+    for index, stream in enumerate(streams):
+        admission = engine.submit(ask(f"r{index}"), stream)
+        assert admission.prompt_tokens == 3
+    for stream in streams:
+        await soon(stream.finished)
+        assert stream.last.finish_reason == "length"
+        assert sum(len(delta.token_ids) for delta in stream.deltas) == 5
+        assert stream.threads == {"baton-engine"}
+    assert engine.stats().kv_blocks_held == 0
+    assert engine.stats().generation_tokens_total == 25
+    await engine.close()
+    assert engine.state == "closed"
+
+
+async def test_cancel_reports_the_freed_blocks_and_is_over_when_its_future_is_done() -> None:
+    engine = await started()
+    stream = Stream()
+    engine.submit(ask("a", LONG, tuple(range(40))), stream)
+    await soon(stream.begun)
+    report = await asyncio.wrap_future(engine.cancel("a"))
+    assert report.found
+    assert report.blocks_freed >= 3
+    assert report.completion_tokens == sum(len(delta.token_ids) for delta in stream.deltas)
+    assert stream.last.finish_reason == "cancelled"
+    assert stream.last.blocks_freed == report.blocks_freed
+    assert engine.stats().kv_blocks_held == 0
+    again = await asyncio.wrap_future(engine.cancel("a"))
+    assert (again.found, again.blocks_freed) == (False, 0)
+    await engine.close()
+
+
+async def test_what_waits_is_bounded_and_refused_at_once() -> None:
+    engine = await started(max_num_seqs=1, max_waiting_requests=2)
+    first = Stream()
+    engine.submit(ask("running", LONG), first)
+    await soon(first.begun)
+    assert engine.submit(ask("w1"), Stream()).queue_position == 0
+    second = engine.submit(ask("w2"), Stream())
+    assert (second.queue_position, second.waiting, second.running) == (1, 1, 1)
+    with pytest.raises(QueueFull, match="2 requests"):
+        engine.submit(ask("w3"), Stream())
+    with pytest.raises(DuplicateRequest):
+        engine.submit(ask("w1"), Stream())
+    assert engine.stats().waiting == 2
+    assert engine.stats().waiting_tokens == 6
+    assert (await asyncio.wrap_future(engine.cancel("w2"))).found
+    engine.submit(ask("w3"), Stream())
+    await engine.close()
+
+
+async def test_the_step_listener_comes_after_all_deltas_of_a_step() -> None:
+    engine = await started()
+    events: list[str] = []
+    engine.set_step_listener(lambda: events.append("step"))
+    streams = [Stream(), Stream()]
+    both_in = threading.Event()
+    original = engine._engine.core.step  # type: ignore[union-attr]
+
+    def held_back() -> list[RequestDelta]:
+        both_in.wait(20)
+        return original()
+
+    engine._engine.core.step = held_back  # type: ignore[union-attr, method-assign]
+    for index, stream in enumerate(streams):
+
+        def note(delta: RequestDelta, stream: Stream = stream) -> None:
+            events.append(delta.request_id)
+            stream(delta)
+
+        engine.submit(ask(f"r{index}", SamplingParams(max_tokens=2, temperature=0, ignore_eos=True)), note)
+    both_in.set()
+    for stream in streams:
+        await soon(stream.finished)
+    await engine.close()
+    together = "".join("s" if event == "step" else event[-1] for event in events)
+    assert together.replace("s", "") in ("0101", "0011", "0101")
+    assert all(part in ("", "0", "1", "01") for part in together.split("s"))
+    assert "01s" in together
+
+
+async def test_a_listener_that_breaks_cancels_only_its_own_request(caplog: pytest.LogCaptureFixture) -> None:
+    engine = await started()
+    good = Stream()
+
+    def broken(delta: RequestDelta) -> None:
+        raise RuntimeError("the pipe is gone")
+
+    engine.submit(ask("broken", LONG), broken)
+    engine.submit(ask("good"), good)
+    await soon(good.finished)
+    assert good.last.finish_reason == "length"
+    await asyncio.wrap_future(engine.cancel("broken"))
+    assert engine.state == "ready"
+    assert engine.stats().kv_blocks_held == 0
+    assert "on_delta of request broken failed" in caplog.text
+    await engine.close()
+
+
+async def test_a_fault_of_the_step_loop_fails_every_held_request_and_is_reported() -> None:
+    engine = await started(max_num_seqs=1)
+    core = engine._engine.core  # type: ignore[union-attr]
+    original = core.runner.run
+    steps = 0
+
+    def dying(plan: StepPlan) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps > 3:
+            raise RuntimeError("device lost")
+        return original(plan)
+
+    core.runner.run = dying  # type: ignore[method-assign]
+    running, waiting = Stream(), Stream()
+    engine.submit(ask("running", LONG), running)
+    engine.submit(ask("waiting"), waiting)
+    for stream in (running, waiting):
+        await soon(stream.finished)
+        assert stream.last.finish_reason == "error"
+        assert stream.last.error is not None
+        assert stream.last.error.code == "engine_failed"
+        assert "device lost" in stream.last.error.message
+    await engine.close()
+    assert engine.state == "failed"
+    assert engine.failure == "RuntimeError: device lost"
+    with pytest.raises(EngineUnavailable, match="failed: RuntimeError: device lost"):
+        engine.submit(ask("late"), Stream())
+    assert not (await asyncio.wrap_future(engine.cancel("running"))).found
+    assert engine.stats().kv_blocks_held == 0
+
+
+async def test_closing_answers_what_is_held() -> None:
+    engine = await started(max_num_seqs=1)
+    running, waiting = Stream(), Stream()
+    engine.submit(ask("running", LONG), running)
+    engine.submit(ask("waiting", LONG), waiting)
+    await engine.close()
+    await engine.close()
+    for stream in (running, waiting):
+        assert stream.last.error is not None
+        assert stream.last.error.code == "engine_closed"
+    with pytest.raises(EngineUnavailable, match="The engine is closed"):
+        engine.submit(ask("late"), Stream())
+
+
+async def test_an_engine_that_can_not_load_says_why() -> None:
+    engine = AsyncEngine(tiny_config(num_blocks=None, kv_memory_bytes=1), tiny_parts())
+    with pytest.raises(EngineUnavailable, match="The engine is new"):
+        engine.submit(ask("early"), Stream())
+    with pytest.raises(ConfigError, match="No memory for one KV block"):
+        await engine.start()
+    assert engine.state == "failed"
+    assert engine.failure is not None
+    await engine.close()

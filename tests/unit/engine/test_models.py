@@ -1,0 +1,152 @@
+"""Logits of tiny random models against transformers, in float32, whole and in chunks over pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from baton_engine import ModelLoadError
+from baton_engine.layers.attention import KVShape, Span
+from baton_engine.layers.attention_torch import TorchAttention
+from baton_engine.models import build_model, supported_model_types
+from baton_engine.models.decoder import DecoderModel
+from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint
+
+CPU = torch.device("cpu")
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama tied": {"tie_word_embeddings": True},
+    "llama biased, wide heads": {"attention_bias": True, "head_dim": 16},
+    "llama, no groups": {"num_key_value_heads": 4},
+    "llama, one group": {"num_key_value_heads": 1},
+    "llama, linear scaling": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "llama 3 scaling": {"rope_scaling": LLAMA3_SCALING, "rope_theta": 500_000.0},
+    "qwen2": {"model_type": "qwen2", "rope_theta": 1_000_000.0},
+    "qwen2 tied": {"model_type": "qwen2", "tie_word_embeddings": True},
+}
+
+
+def reference_logits(checkpoint: TinyCheckpoint, token_ids: list[int]) -> torch.Tensor:
+    config = {key: value for key, value in checkpoint.config.items() if key != "model_type"}
+    if checkpoint.config["model_type"] == "qwen2":
+        model = Qwen2ForCausalLM(Qwen2Config(**config))
+    else:
+        model = LlamaForCausalLM(LlamaConfig(**config))
+    missing, unexpected = model.load_state_dict(dict(checkpoint.tensors()), strict=False)
+    assert not unexpected
+    assert set(missing) <= {"lm_head.weight"}
+    model.tie_weights()
+    with torch.inference_mode():
+        return model(torch.tensor([token_ids])).logits[0]
+
+
+def our_logits(model: DecoderModel, token_ids: list[int], cuts: list[int]) -> torch.Tensor:
+    """All rows, computed in chunks that end at `cuts`, over pages that lie in no order."""
+    spec = model.spec
+    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, 4, torch.float32)
+    attention = TorchAttention(shape, 32, CPU)
+    blocks = [31, 3, 17, 8, 25, 0, 12, 30, 2, 9, 21, 5]
+    rows: list[torch.Tensor] = []
+    for start, end in zip([0, *cuts], [*cuts, len(token_ids)], strict=True):
+        plan = attention.plan([Span(start, end - start, blocks)])
+        with torch.inference_mode():
+            logits = model.forward(
+                torch.tensor(token_ids[start:end]),
+                torch.arange(start, end),
+                torch.arange(end - start),
+                attention=attention,
+                plan=plan,
+            )
+        rows.append(logits)
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_equal_the_reference(case: str) -> None:
+    checkpoint = TinyCheckpoint(config=TINY_CONFIG | CASES[case])
+    token_ids = torch.randint(0, 260, (45,), generator=torch.Generator().manual_seed(1)).tolist()
+    expected = reference_logits(checkpoint, token_ids)
+    model = build_model(checkpoint, torch.float32, CPU)
+    for cuts in ([], [1], [16, 32], [7, 8, 9, 30], list(range(40, 45))):
+        assert (our_logits(model, token_ids, cuts) - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"model_type": "mamba"}, "model_type 'mamba'"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"num_key_value_heads": 3}, "4 attention heads can't share 3 KV heads"),
+        ({"hidden_size": None}, "hidden_size = None"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "RoPE scaling 'yarn'"),
+    ],
+)
+def test_what_we_cannot_run_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ModelLoadError, match=sentence.replace("(", r"\(")):
+        build_model(TinyCheckpoint(config=TINY_CONFIG | changes), torch.float32, CPU)
+
+
+class Edited(TinyCheckpoint):
+    def __init__(self, edit: str) -> None:
+        super().__init__()
+        self.edit = edit
+
+    def tensors(self) -> Any:
+        for name, tensor in super().tensors():
+            if self.edit == "lose" and name == "model.layers.1.mlp.up_proj.weight":
+                continue
+            yield name, tensor[:, :-1] if self.edit == "cut" and name == "lm_head.weight" else tensor
+        if self.edit == "add":
+            yield "model.layers.0.self_attn.q_norm.weight", torch.ones(8)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        ("lose", "no tensor model.layers.1.mlp.up_proj.weight"),
+        ("cut", r"lm_head.weight has shape \(264, 31\)"),
+        ("add", "for example model.layers.0.self_attn.q_norm.weight"),
+    ],
+)
+def test_weights_that_do_not_fit_the_config_are_refused(edit: str, sentence: str) -> None:
+    with pytest.raises(ModelLoadError, match=sentence):
+        build_model(Edited(edit), torch.float32, CPU)
+
+
+def test_the_families() -> None:
+    assert supported_model_types() == ["llama", "qwen2"]
+
+
+def test_kv_bytes_as_the_documents_compute_them() -> None:
+    llama3_8b = KVShape(num_layers=32, num_kv_heads=8, head_dim=128, block_size=16, dtype=torch.bfloat16)
+    assert llama3_8b.bytes_per_token == 128 * 1024
+    assert llama3_8b.bytes_per_block == 2 * 2**20
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+def test_packed_bfloat16_stays_near_float32() -> None:
+    checkpoint = TinyCheckpoint()
+    token_ids = list(range(40, 60))
+    exact = our_logits(build_model(checkpoint, torch.float32, CPU), token_ids, [])
+    spec = build_model(checkpoint, torch.bfloat16, CPU)
+    attention = TorchAttention(KVShape(2, 2, 8, 4, torch.bfloat16), 8, CPU)
+    with torch.inference_mode():
+        rough = spec.forward(
+            torch.tensor(token_ids),
+            torch.arange(20),
+            torch.arange(20),
+            attention=attention,
+            plan=attention.plan([Span(0, 20, range(8))]),
+        )
+    assert torch.nn.functional.cosine_similarity(rough, exact).min() > 0.999
