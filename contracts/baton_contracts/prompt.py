@@ -51,6 +51,12 @@ class Prompt(WireModel):
     def has_documents(self) -> bool:
         return any(part.origin == "document" for message in self.messages for part in message.parts)
 
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """Sources of [1], [2], … in order; empty text at a number whose chunk is not in the prompt."""
+        sources = {chunk.citation: chunk.source for chunk in self.chunks if not chunk.quarantined}
+        return tuple(sources.get(number, "") for number in range(1, max(sources, default=0) + 1))
+
 
 class Sampling(WireModel):
     """Sampling parameters with the model's own defaults where a field is None."""

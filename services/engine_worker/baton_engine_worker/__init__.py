@@ -1,0 +1,1 @@
+"""Stop 7, the engine worker: one engine on the bus."""

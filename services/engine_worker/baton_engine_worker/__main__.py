@@ -1,0 +1,76 @@
+"""The engine worker's process: wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from baton_common.actor import Actor, InboxLimits
+from baton_common.bus import Bus
+from baton_common.frame_sender import FrameOutbox
+from baton_common.node import Node
+from baton_common.service import run_service
+from baton_common.settings import load_settings
+from baton_contracts import subjects
+from baton_contracts.handoffs import EngineHandoff
+from baton_engine import AsyncEngine, EngineError
+from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.heartbeat import Heartbeat
+from baton_engine_worker.lifecycle import FailureWatch, start_engine
+from baton_engine_worker.settings import Settings
+from baton_engine_worker.steps import StepBridge
+from baton_engine_worker.work import Worker
+
+MORE_THAN_THE_ENGINE_TAKES = 64
+"""The engine itself refuses what is too much, with its queue length: the mailbox must not do it first."""
+
+
+@asynccontextmanager
+async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> AsyncGenerator[None, None]:
+    max_running, max_waiting = settings.engine_max_seqs, settings.engine_max_waiting
+    heartbeat = Heartbeat(node, engine, settings.model, max_running=max_running, max_waiting=max_waiting)
+    watch = FailureWatch(engine)
+    bridge = StepBridge(asyncio.get_running_loop(), watch.look)
+    beating = asyncio.create_task(heartbeat.run())
+    outbox = FrameOutbox(bus, node.instance)
+    try:
+        await start_engine(engine, heartbeat, bridge)
+        await outbox.start()
+        worker = Worker(engine, outbox, bridge, heartbeat, settings.default_max_tokens)
+        node.add(
+            Actor(
+                node,
+                subject=subjects.engine_all(node.instance),
+                message=EngineHandoff,
+                handle=worker.handle,
+                stop_number=7,
+                limits=InboxLimits(concurrency=max_running + max_waiting + MORE_THAN_THE_ENGINE_TAKES),
+                queue="",
+                ack_by_handler=True,
+            )
+        )
+        watching = asyncio.create_task(watch.run())
+        yield
+        watching.cancel()
+    except (EngineError, TimeoutError) as error:
+        node.log.error("%s does not start: %s", settings.model, error or "the warm-up took too long")
+        raise SystemExit(1) from None
+    finally:
+        beating.cancel()
+        await outbox.stop()
+        await engine.close()
+        await heartbeat.send()
+
+
+def main() -> None:
+    settings = load_settings(Settings)
+    try:
+        engine = AsyncEngine(settings.engine_config())
+    except EngineError as error:
+        raise SystemExit(f"engine_worker: {error}") from None
+    run_service("engine_worker", settings, lambda node, bus: wire(settings, engine, node, bus))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What the worker needs of an engine: `baton_engine.AsyncEngine` fulfils it, and so may another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from baton_engine import Admission, CancelReport, EngineRequest, EngineStats, RequestDelta
+
+
+class Engine(Protocol):
+    @property
+    def state(self) -> str:
+        """new, starting, ready, failed or closed."""
+        ...
+
+    @property
+    def failure(self) -> str | None: ...
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+    @property
+    def max_model_len(self) -> int: ...
+
+    @property
+    def generation_defaults(self) -> dict[str, Any]: ...
+
+    async def start(self, on_progress: Callable[[str], None] | None = None) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission: ...
+
+    def cancel(self, request_id: str) -> Future[CancelReport]: ...
+
+    def stats(self) -> EngineStats: ...
+
+    def set_step_listener(self, on_step: Callable[[], None] | None) -> None: ...

@@ -1,0 +1,101 @@
+"""What routers hear of this replica: state, stage, queue and KV, every quarter second and at each change.
+
+Runs in the event loop from the process's start: loading happens in the engine's thread, so a starting replica
+is heard of too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from baton_common.errors import BusError
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat, State
+from baton_contracts.identifiers import subject_token
+from baton_engine import EngineStats
+from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.rates import SlidingRate
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    def __init__(self, node: Node, engine: Engine, model: str, *, max_running: int, max_waiting: int) -> None:
+        self._node = node
+        self._engine = engine
+        self._model = model
+        self._max_running = max_running
+        self._max_waiting = max_waiting
+        self._subject = subjects.replica(subject_token(model), node.instance)
+        self._changed = asyncio.Event()
+        self._tokens = SlidingRate()
+        self._requests = SlidingRate()
+        self.stage = "starting"
+        self.num_finished = 0
+
+    def set_stage(self, stage: str) -> None:
+        self.stage = stage
+        self._changed.set()
+
+    def note_finished(self) -> None:
+        self.num_finished += 1
+
+    def state(self) -> State:
+        if self._engine.state in ("failed", "closed") or self._node.state == "gone":
+            return "gone"
+        if self._node.state == "ready" and self._engine.state == "ready":
+            return "ready"
+        return "draining" if self._node.state == "draining" else "starting"
+
+    def now(self) -> ReplicaHeartbeat:
+        state = self.state()
+        base = ReplicaHeartbeat(
+            replica=self._node.instance,
+            model=self._model,
+            state=state,
+            stage=self.stage if state == "starting" else "",
+            sent_at=self._node.clock.wall(),
+            max_running=self._max_running,
+            max_waiting=self._max_waiting,
+            finished_requests_total=self.num_finished,
+        )
+        if self._engine.state != "ready":
+            return base
+        return base.model_copy(update=self._load(self._engine.stats()))
+
+    def _load(self, stats: EngineStats) -> dict[str, object]:
+        now = self._node.clock.monotonic()
+        return {
+            "num_running": stats.running,
+            "num_waiting": stats.waiting,
+            "waiting_tokens": stats.waiting_tokens,
+            "kv_usage": stats.kv_usage,
+            "kv_blocks_total": stats.kv_blocks_total,
+            "kv_blocks_held": stats.kv_blocks_held,
+            "context_length": self._engine.max_model_len,
+            "prompt_tokens_total": stats.prompt_tokens_total,
+            "generation_tokens_total": stats.generation_tokens_total,
+            "preemptions_total": stats.preemptions_total,
+            "prefix_hit_tokens_total": stats.prefix_hit_tokens_total,
+            "tokens_per_second": round(self._tokens.read(stats.generation_tokens_total, now), 3),
+            "requests_per_second": round(self._requests.read(self.num_finished, now), 4),
+        }
+
+    async def send(self) -> None:
+        try:
+            await self._node.bus.publish(self._subject, self.now().encode())
+        except BusError as error:
+            log.debug("heartbeat not sent: %s", error)
+
+    async def run(self) -> None:
+        """For the process's lifetime."""
+        while True:
+            await self.send()
+            try:
+                async with asyncio.timeout(REPLICA_INTERVAL_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            self._changed.clear()

@@ -1,0 +1,87 @@
+"""The replica's life: load, warm up, ready, draining, gone; and its end when the engine fails.
+
+A failed engine has already given every request it held an error; this process then leaves with a non-zero
+code, so that its supervisor starts a new one. Half an engine is worse than none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from baton_common.bus import Bus
+from baton_engine import EngineError, EngineRequest, RequestDelta, SamplingParams
+from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.heartbeat import Heartbeat
+from baton_engine_worker.steps import StepBridge
+
+log = logging.getLogger(__name__)
+
+WARM_UP_SECONDS = 120.0
+LAST_FRAMES_SECONDS = 2.0
+EXIT_ENGINE_FAILED = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+
+async def start_engine(engine: Engine, heartbeat: Heartbeat, bridge: StepBridge) -> None:
+    """Loads, then answers one tiny question: a replica that can't is not ready. Raises EngineError."""
+    await engine.start(heartbeat.set_stage)
+    engine.set_step_listener(bridge.step_done)
+    heartbeat.set_stage("warm_up")
+    await warm_up(engine, bridge)
+
+
+async def warm_up(engine: Engine, bridge: StepBridge) -> None:
+    answered: asyncio.Future[RequestDelta] = asyncio.get_running_loop().create_future()
+
+    def note(delta: RequestDelta) -> None:
+        if delta.finish_reason is not None and not answered.done():
+            answered.set_result(delta)
+
+    request = EngineRequest(
+        request_id="warm-up",
+        prompt_token_ids=engine.tokenizer.encode("The quick brown fox") or [0],
+        sampling=SamplingParams(max_tokens=2, temperature=0.0, ignore_eos=True),
+        cache_salt="warm-up",
+    )
+    engine.submit(request, bridge.on_delta(note))
+    async with asyncio.timeout(WARM_UP_SECONDS):
+        last = await answered
+    if last.finish_reason == "error":
+        raise EngineError(f"the warm-up question failed: {last.error.message if last.error else 'no reason'}")
+
+
+class FailureWatch:
+    """Looks after each step, and each quarter second, whether the engine still works."""
+
+    def __init__(self, engine: Engine, bus: Bus, finished: Callable[[], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._bus = bus
+        self._finished = finished
+        self._failed = asyncio.Event()
+
+    def look(self) -> None:
+        if self._engine.state == "failed":
+            self._failed.set()
+
+    async def run(self, interval_seconds: float = 0.25) -> None:
+        """Returns never; ends the process when the engine has failed."""
+        while not self._failed.is_set():
+            try:
+                async with asyncio.timeout(interval_seconds):
+                    await self._failed.wait()
+            except TimeoutError:
+                self.look()
+        log.error("the engine failed: %s", self._engine.failure)
+        await self.leave()
+        raise SystemExit(EXIT_ENGINE_FAILED)
+
+    async def leave(self) -> None:
+        """Lets the last frames go out before the connection closes."""
+        try:
+            async with asyncio.timeout(LAST_FRAMES_SECONDS):
+                await self._finished()
+        except TimeoutError:
+            log.error("not every request got its last frame")
+        await self._bus.close()

@@ -1,0 +1,51 @@
+"""What the engine worker reads from its environment, and the engine's configuration made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from baton_common.settings import ServiceSettings
+from baton_engine import EngineConfig
+
+_MB = 1024 * 1024
+
+
+class Settings(ServiceSettings):
+    model: str = Field(min_length=1)
+    """Name under which the model is served; a name of the catalog, or any other."""
+    model_path: Path | None = None
+    """Hugging Face folder or .gguf file; by default the one that `baton models pull` made."""
+    default_max_tokens: int = Field(default=1024, ge=1)
+    """Bound of an answer whose client gave none; the context may leave less."""
+    engine_dtype: str = "auto"
+    engine_device: str = "auto"
+    engine_threads: int | None = Field(default=None, ge=1)
+    engine_max_seqs: int = Field(default=32, ge=1)
+    engine_max_batched_tokens: int = Field(default=512, ge=1)
+    engine_kv_memory_mb: int | None = Field(default=None, ge=1)
+    engine_max_model_len: int | None = Field(default=None, ge=1)
+    engine_max_waiting: int = Field(default=256, ge=1)
+    engine_max_waiting_tokens: int = Field(default=262_144, ge=1)
+    engine_prefix_caching: bool = True
+
+    @property
+    def path(self) -> Path:
+        return self.model_path or self.home / "models" / self.model
+
+    def engine_config(self) -> EngineConfig:
+        """Raises ConfigError for values that don't fit together."""
+        return EngineConfig(
+            model=self.path,
+            dtype=self.engine_dtype,
+            device=self.engine_device,
+            max_num_seqs=self.engine_max_seqs,
+            max_num_batched_tokens=self.engine_max_batched_tokens,
+            kv_memory_bytes=self.engine_kv_memory_mb * _MB if self.engine_kv_memory_mb else None,
+            max_model_len=self.engine_max_model_len,
+            max_waiting_requests=self.engine_max_waiting,
+            max_waiting_tokens=self.engine_max_waiting_tokens,
+            num_threads=self.engine_threads,
+            enable_prefix_caching=self.engine_prefix_caching,
+        )

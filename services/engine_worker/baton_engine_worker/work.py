@@ -1,0 +1,256 @@
+"""One request in the engine, from its handoff to its last frame.
+
+    submit → refused: the ack says why
+           → admitted: ack, Prologue, Data for each step, then End or Error(final=False)
+
+Owns the engine's request: whatever ends this task ends it there too. An error after the acceptance goes to the
+gateway as a frame, never to the edge: the gateway may try elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from baton_common.context import RequestContext
+from baton_common.frame_sender import FrameOutbox, FrameStream
+from baton_contracts import subjects
+from baton_contracts.frames import Cancel, Data, End, Error, Prologue
+from baton_contracts.handoffs import Ack, EngineHandoff
+from baton_engine import Admission, CancelReport, EngineError, EngineRequest, RequestDelta
+from baton_engine_worker import translation
+from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.heartbeat import Heartbeat
+from baton_engine_worker.phases import record_phases
+from baton_engine_worker.steps import StepBridge
+
+log = logging.getLogger(__name__)
+
+LAST_WORD_SECONDS = 2.0
+"""How long a request that is being ended may take to say its last word: a step, with much to spare."""
+LONG_PROMPT_CHARACTERS = 16_000
+"""From here on tokenising would hold up the frames of others, so it leaves the event loop."""
+BLOCK_SIZE_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What all requests of this process share."""
+
+    engine: Engine
+    outbox: FrameOutbox
+    bridge: StepBridge
+    heartbeat: Heartbeat
+    default_max_tokens: int
+
+    async def handle(self, ctx: RequestContext, handoff: EngineHandoff) -> None:
+        await EngineRun(self, ctx, handoff).run()
+
+
+class EngineRun:
+    def __init__(self, worker: Worker, ctx: RequestContext, handoff: EngineHandoff) -> None:
+        self._worker = worker
+        self._ctx = ctx
+        self._handoff = handoff
+        envelope = ctx.envelope
+        self._engine_id = f"{envelope.request_id}-{envelope.run_id}-{envelope.attempt}"
+        self._deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
+        self._submitted = asyncio.Event()
+        self._last: RequestDelta | None = None
+        self._first_sent_at: float | None = None
+        self._num_steps = 0
+        self._taken_at = ctx.node.clock.wall()
+
+    async def run(self) -> None:
+        ctx = self._ctx
+        ctx.on_cancel = self._on_cancel
+        try:
+            admission = await self._submit()
+        except EngineError as error:
+            self._refuse(error)
+            return
+        finally:
+            self._submitted.set()
+        self._accept(admission)
+        stream = self._open_stream()
+        unwatch = self._watch_peers()
+        try:
+            await stream.send(self._prologue())
+            await self._forward(stream)
+        except asyncio.CancelledError:
+            await self._end_early(stream)
+            raise
+        finally:
+            unwatch()
+            self._worker.outbox.ended(stream)
+            self._worker.heartbeat.note_finished()
+            self._trace()
+
+    async def _submit(self) -> Admission:
+        """Raises EngineError if the engine does not take it."""
+        engine, work = self._worker.engine, self._handoff.work
+        if sum(len(message.text) for message in work.prompt.messages) > LONG_PROMPT_CHARACTERS:
+            prompt = await asyncio.to_thread(translation.prompt_token_ids, work.prompt, engine.tokenizer)
+        else:
+            prompt = translation.prompt_token_ids(work.prompt, engine.tokenizer)
+        bound = translation.max_tokens(
+            work, len(prompt), default=self._worker.default_max_tokens, room=self._room()
+        )
+        request = EngineRequest(
+            request_id=self._engine_id,
+            prompt_token_ids=prompt,
+            sampling=translation.sampling_params(work.sampling, engine.generation_defaults, bound),
+            resume_token_ids=work.resume_token_ids,
+            cache_salt=work.cache_salt,
+        )
+        return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
+
+    def _room(self) -> int:
+        """Tokens that one request can have in all: of the context, and of the KV pool."""
+        engine = self._worker.engine
+        return min(engine.max_model_len, engine.stats().kv_blocks_total * BLOCK_SIZE_TOKENS + 1)
+
+    def _accept(self, admission: Admission) -> None:
+        ctx = self._ctx
+        ctx.attributes |= {
+            "model": self._handoff.work.model,
+            "attempt": ctx.envelope.attempt,
+            "prompt_tokens": admission.prompt_tokens,
+            "batch_size": admission.running,
+            "queue_position": admission.queue_position,
+        }
+        ctx.acknowledge(
+            Ack(
+                verdict="held",
+                instance=ctx.node.instance,
+                waiting=admission.waiting + 1,
+                running=admission.running,
+            )
+        )
+
+    def _refuse(self, error: EngineError) -> None:
+        ctx = self._ctx
+        body = translation.refusal(error, ctx.node.instance)
+        ctx.attributes["refused"] = body.code
+        waiting = running = None
+        if self._worker.engine.state == "ready":
+            stats = self._worker.engine.stats()
+            waiting, running = stats.waiting, stats.running
+        ctx.acknowledge(
+            Ack(verdict="refused", instance=ctx.node.instance, error=body, waiting=waiting, running=running)
+        )
+
+    def _open_stream(self) -> FrameStream:
+        handoff, ctx = self._handoff, self._ctx
+        subject = subjects.frames(handoff.gateway, handoff.guard, ctx.request_id)
+        return self._worker.outbox.open(subject, ctx.request_id, ctx.envelope.attempt)
+
+    def _prologue(self) -> Prologue:
+        handoff, ctx = self._handoff, self._ctx
+        return Prologue(
+            request_id=ctx.request_id,
+            sender=ctx.node.instance,
+            seq=0,
+            model=handoff.work.model,
+            replica=ctx.node.instance,
+            gateway=handoff.gateway,
+            guard=handoff.guard,
+            citations=handoff.work.prompt.citations,
+        )
+
+    async def _forward(self, stream: FrameStream) -> None:
+        while self._last is None:
+            delta = await self._deltas.get()
+            self._num_steps += 1
+            if delta.text or delta.token_ids:
+                await stream.send(
+                    Data(
+                        request_id=self._ctx.request_id,
+                        sender=self._ctx.node.instance,
+                        seq=0,
+                        text=delta.text,
+                        token_ids=delta.token_ids,
+                    )
+                )
+                self._first_sent_at = self._first_sent_at or self._ctx.node.clock.wall()
+            if delta.finish_reason is not None:
+                self._last = delta
+                await stream.send(self._last_frame(delta))
+
+    def _last_frame(self, delta: RequestDelta) -> End | Error:
+        request_id, sender = self._ctx.request_id, self._ctx.node.instance
+        usage = translation.usage(delta.usage)
+        if delta.finish_reason == "error":
+            body = translation.failure(delta.error)
+            return Error(request_id=request_id, sender=sender, error=body, final=False, usage=usage)
+        return End(
+            request_id=request_id,
+            sender=sender,
+            seq=0,
+            finish_reason=translation.finish_reason(delta),
+            usage=usage,
+            blocks_freed=delta.blocks_freed or 0,
+            timings=translation.timings(delta.timings),
+        )
+
+    def _watch_peers(self) -> Callable[[], None]:
+        """Whoever waits for this answer: if one of them is gone, nobody can be told it any more."""
+        leases, handoff = self._ctx.node.leases, self._handoff
+        peers = {self._ctx.envelope.edge, handoff.gateway, handoff.guard}
+        ends = [leases.watch(peer, self._on_peer_lost) for peer in peers]
+
+        def unwatch() -> None:
+            for end in ends:
+                end()
+
+        return unwatch
+
+    def _on_peer_lost(self, instance: str) -> None:
+        self._ctx.attributes["cancelled"] = f"lease_lost: {instance}"
+        self._worker.engine.cancel(self._engine_id)
+
+    async def _on_cancel(self, cancel: Cancel) -> int | None:
+        """Frees the pages within one step; returns how many."""
+        if cancel.attempt not in (None, self._ctx.envelope.attempt):
+            return None
+        await self._submitted.wait()
+        return (await self._cancel()).blocks_freed
+
+    async def _cancel(self) -> CancelReport:
+        report = asyncio.wrap_future(self._worker.engine.cancel(self._engine_id))
+        try:
+            return await asyncio.wait_for(report, LAST_WORD_SECONDS)
+        except TimeoutError:
+            log.error("the engine did not confirm a cancel within %.0f s", LAST_WORD_SECONDS)
+            return CancelReport(found=False)
+
+    async def _end_early(self, stream: FrameStream) -> None:
+        """The deadline passed, or this process ends: the engine is told, and its last word still goes out."""
+        await self._cancel()
+        try:
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._forward(stream)
+        except TimeoutError:
+            log.error("the engine said no last word within %.0f s", LAST_WORD_SECONDS)
+
+    def _trace(self) -> None:
+        last, ctx = self._last, self._ctx
+        if last is None:
+            return
+        if last.usage:
+            ctx.attributes["completion_tokens"] = last.usage.completion_tokens
+            ctx.attributes["cached_tokens"] = last.usage.cached_tokens
+        ctx.attributes["finish_reason"] = last.finish_reason or "error"
+        ctx.attributes["blocks_freed"] = last.blocks_freed or 0
+        if self._worker.engine.state == "ready":
+            ctx.attributes["kv_usage"] = round(self._worker.engine.stats().kv_usage, 4)
+        record_phases(
+            ctx.spans,
+            last,
+            taken_at=self._taken_at,
+            first_sent_at=self._first_sent_at,
+            ended_at=ctx.node.clock.wall(),
+            num_steps=self._num_steps,
+        )

@@ -1,0 +1,1 @@
+"""Stop 6, the inference router: which replica of a model answers."""

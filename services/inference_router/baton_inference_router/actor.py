@@ -1,0 +1,120 @@
+"""The router's inbox: reserve a seat, dispatch, and the replica has it; else the next best, else a 503.
+
+Its part ends with its own acknowledgement. An answer never passes through here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from baton_common.context import RequestContext
+from baton_common.errors import BusError, BusTimeout, NoResponders, RequestFailed
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.errors import ErrorBody
+from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
+from baton_inference_router.refusals import nobody_takes
+from baton_inference_router.replicas import ReplicaTable, Seat
+from baton_inference_router.scoring import Candidate, ranked
+from baton_inference_router.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Absent:
+    """Nobody listens there any more."""
+
+
+class Router:
+    def __init__(self, table: ReplicaTable, settings: Settings) -> None:
+        self._table = table
+        self._dispatch_seconds = settings.router_dispatch_seconds
+        self._cooldown_seconds = settings.router_cooldown_seconds
+
+    async def handle(self, ctx: RequestContext, handoff: RouteHandoff) -> None:
+        """Raises RequestFailed when no replica takes the request: the gateway gets the reason as its ack."""
+        model = handoff.work.model
+        tried = set(handoff.avoid_replicas)
+        refusals: list[ErrorBody] = []
+        ctx.attributes["model"] = model
+        while True:
+            possible = self._table.candidates(model, tried)
+            order = ranked(possible)
+            if not order:
+                known = self._table.of_model(model)
+                raise RequestFailed(nobody_takes(model, known, refusals, num_ready=len(possible)))
+            answer = await self._try(ctx, handoff, order)
+            tried.add(order[0].replica)
+            if isinstance(answer, _Absent):
+                continue
+            if answer.verdict == "held":
+                ctx.attributes["replica"] = order[0].replica
+                ctx.acknowledge(answer)
+                return
+            refusals.append(self._judge(answer))
+
+    async def _try(self, ctx: RequestContext, handoff: RouteHandoff, order: list[Candidate]) -> Ack | _Absent:
+        best = order[0]
+        seat = self._table.reserve(best.replica)
+        try:
+            with ctx.spans.span("dispatch", replica=best.replica, load=best.load) as span:
+                span.set(candidates=len(order), waiting_tokens=best.waiting_tokens, kv_usage=best.kv_usage)
+                answer = await self._dispatch(ctx, handoff, seat)
+                span.set(verdict="absent" if isinstance(answer, _Absent) else answer.verdict)
+            return answer
+        finally:
+            seat.release()
+
+    async def _dispatch(self, ctx: RequestContext, handoff: RouteHandoff, seat: Seat) -> Ack | _Absent:
+        replica = seat.replica
+        seconds = min(self._dispatch_seconds, max(0.0, ctx.remaining_seconds()))
+        try:
+            raw = await ctx.node.bus.request(
+                subjects.engine(replica, ctx.request_id), _onward(ctx, handoff), timeout=seconds
+            )
+            ack = Ack.decode(raw)
+        except NoResponders:
+            self._table.mark_dead(replica)
+            return _Absent()
+        except BusTimeout:
+            # It may still take the request, so nobody else can be given this attempt.
+            self._table.cool_down(replica, self._cooldown_seconds)
+            raise RequestFailed.because(
+                "stop_unresponsive",
+                f"Replica {replica} did not take the request within {seconds:.1f} s.",
+                stop="engine_worker",
+            ) from None
+        except (BusError, MalformedMessage) as error:
+            log.warning("dispatch to %s: %s", replica, error)
+            raise RequestFailed.because(
+                "stop_failed", "The replica could not be handed the request.", stop="engine_worker"
+            ) from None
+        if ack.verdict == "held":
+            seat.accept(ack)
+        else:
+            seat.refuse(ack)
+        return ack
+
+    def _judge(self, ack: Ack) -> ErrorBody:
+        """The refusal to remember. Raises RequestFailed for what no other replica would judge otherwise."""
+        error = ack.error or ErrorBody(
+            code="queue_full", message="The replica is busy.", stop="engine_worker"
+        )
+        if error.status < 500:
+            raise RequestFailed(error)
+        return error
+
+
+def _onward(ctx: RequestContext, handoff: RouteHandoff) -> bytes:
+    envelope = ctx.envelope.model_copy(
+        update={"sent_at": ctx.node.clock.wall(), "parent_span_id": ctx.spans.root_id}
+    )
+    return EngineHandoff(
+        envelope=envelope,
+        work=handoff.work,
+        gateway=handoff.gateway,
+        guard=handoff.guard,
+        router=ctx.node.instance,
+    ).encode()
