@@ -1,0 +1,1 @@
+"""Output guardrails: what leaves the engine is checked and unmasked on its way to the edge."""

@@ -1,0 +1,89 @@
+"""The inbox of the output guardrails: `guard.out.RID` opens the filter of one answer.
+
+The queue for the answer's frames is open before the acknowledgement goes out, so no frame can come too early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from baton_common.context import RequestContext
+from baton_common.errors import RequestFailed
+from baton_common.frame_inbox import FrameInbox, FrameQueue
+from baton_common.frame_sender import FrameOutbox
+from baton_common.vault import Vault, VaultError
+from baton_contracts import subjects
+from baton_contracts.handoffs import Ack, GuardOutHandoff
+from baton_output_guardrails.deny import DenyRules
+from baton_output_guardrails.pump import Patience, Pump, cancel_everywhere
+from baton_output_guardrails.stream_filter import StreamFilter
+
+
+@dataclass(frozen=True)
+class OutputGuard:
+    """Shared by all requests of the process."""
+
+    inbox: FrameInbox
+    outbox: FrameOutbox
+    vault: Vault
+    rules: DenyRules
+    monitor: bool = False
+    patience: Patience = field(default_factory=Patience)
+
+    async def handle(self, ctx: RequestContext, handoff: GuardOutHandoff) -> None:
+        text = StreamFilter(self._values(ctx, handoff), self.rules, monitor=self.monitor)
+        queue = self._open(ctx)
+        out = self.outbox.open(
+            subjects.reply(ctx.envelope.edge, ctx.request_id), ctx.request_id, ctx.envelope.attempt
+        )
+        node = ctx.node
+        pump = Pump(node.bus, queue, out, text, patience=self.patience, wall=node.clock.wall)
+        unwatch = node.leases.watch(handoff.gateway, pump.gateway_lost)
+        ctx.on_cancel = pump.on_cancel
+        try:
+            ctx.acknowledge(Ack(verdict="held", instance=node.instance))
+            await pump.run()
+        except Exception:
+            await cancel_everywhere(node.bus, ctx.request_id, "stream_broken")
+            raise
+        finally:
+            unwatch()
+            queue.close()
+            self.outbox.ended(out)
+            _trace(ctx, pump, text)
+
+    def _values(self, ctx: RequestContext, handoff: GuardOutHandoff) -> dict[str, str]:
+        if handoff.vault is None:
+            return {}
+        try:
+            return self.vault.open(ctx.request_id, handoff.vault)
+        except VaultError:
+            message = "The masked values of this request can't be opened. Do both guardrails have one key?"
+            raise RequestFailed.because("stop_failed", message, stop="output_guardrails") from None
+
+    def _open(self, ctx: RequestContext) -> FrameQueue:
+        try:
+            return self.inbox.open(ctx.request_id)
+        except KeyError:
+            message = f"Request {ctx.request_id} is already under way. Use a new request id."
+            raise RequestFailed.because("conflict", message, stop="output_guardrails") from None
+
+
+def _trace(ctx: RequestContext, pump: Pump, text: StreamFilter) -> None:
+    tally = pump.tally
+    now = ctx.node.clock.wall()
+    ctx.spans.add(
+        "filter",
+        tally.started or now,
+        now,
+        attributes={
+            "frames": tally.frames,
+            "attempts": len(tally.attempts),
+            "blocked": text.blocked,
+            "rules_hit": tuple(sorted(set(text.hits))),
+            "held_back_max_chars": text.held_chars_max,
+            "busy_ms": round(tally.busy_seconds * 1e3, 3),
+            "added_us_per_frame": round(tally.busy_seconds / max(1, tally.frames) * 1e6, 1),
+            "added_us_max": round(tally.busiest_seconds * 1e6, 1),
+        },
+    )

@@ -1,0 +1,81 @@
+"""Placeholders back to the values they stand for, in a text that comes in pieces.
+
+Owns the few characters that may be the beginning of a placeholder. A placeholder is `<PERSON_1>`; a model
+that drops the angle brackets still means it, so the bare name counts too, as a whole word. The input
+guardrails chose names that occur nowhere in the prompt, so nothing else can be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    text: str
+    restored: bool
+    """True: a value of the user's own, put back in."""
+
+
+class Restorer:
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """`values` maps placeholder, brackets included, to the original text."""
+        self._values = dict(values)
+        names = sorted((name.strip("<>") for name in values), key=len, reverse=True)
+        either = "|".join(map(re.escape, names))
+        self._pattern = re.compile(f"<({either})>|(?<!\\w)({either})(?!\\w)") if names else None
+        self._beginnings = {
+            form[:size]
+            for name in names
+            for form in (f"<{name}>", f"{name} ")  # a bare name is only sure when the next character is there
+            for size in range(1, len(form))
+        }
+        self._longest = max(map(len, self._beginnings), default=0)
+        self._before = ""
+        self._held = ""
+
+    @property
+    def held_chars(self) -> int:
+        return len(self._held)
+
+    def push(self, text: str) -> list[Piece]:
+        if self._pattern is None:
+            return [Piece(text, restored=False)] if text else []
+        buffer = self._held + text
+        return self._release(buffer, self._first_undecided(buffer))
+
+    def flush(self) -> list[Piece]:
+        return self._release(self._held, len(self._held))
+
+    def _first_undecided(self, buffer: str) -> int:
+        """Index from which on `buffer` may still become a placeholder."""
+        for index in range(max(0, len(buffer) - self._longest), len(buffer)):
+            if buffer[index:] in self._beginnings and (buffer[index] == "<" or self._at_word(buffer, index)):
+                return index
+        return len(buffer)
+
+    def _at_word(self, buffer: str, index: int) -> bool:
+        before = buffer[index - 1] if index else self._before
+        return not (before.isalnum() or before == "_")
+
+    def _release(self, buffer: str, end: int) -> list[Piece]:
+        """`buffer` up to `end`, values put in; the rest is held."""
+        pieces: list[Piece] = []
+        seen = 0
+        if self._pattern:
+            subject = self._before + buffer  # the look-behind needs what was there
+            shift = len(self._before)
+            for match in self._pattern.finditer(subject, shift):
+                start, stop = match.start() - shift, match.end() - shift
+                if stop > end:
+                    break
+                if start > seen:
+                    pieces.append(Piece(buffer[seen:start], restored=False))
+                pieces.append(Piece(self._values[f"<{match[1] or match[2]}>"], restored=True))
+                seen = stop
+        if end > seen:
+            pieces.append(Piece(buffer[seen:end], restored=False))
+        self._before = buffer[end - 1 : end] or self._before
+        self._held = buffer[end:]
+        return pieces
