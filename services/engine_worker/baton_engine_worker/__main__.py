@@ -17,7 +17,7 @@ from baton_contracts.handoffs import EngineHandoff
 from baton_engine import AsyncEngine, EngineError
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
-from baton_engine_worker.lifecycle import FailureWatch, start_engine
+from baton_engine_worker.lifecycle import FailureWatch, leave_when_failed, start_engine
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
 from baton_engine_worker.work import Worker
@@ -38,19 +38,18 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         await start_engine(engine, heartbeat, bridge)
         await outbox.start()
         worker = Worker(engine, outbox, bridge, heartbeat, settings.default_max_tokens)
-        node.add(
-            Actor(
-                node,
-                subject=subjects.engine_all(node.instance),
-                message=EngineHandoff,
-                handle=worker.handle,
-                stop_number=7,
-                limits=InboxLimits(concurrency=max_running + max_waiting + MORE_THAN_THE_ENGINE_TAKES),
-                queue="",
-                ack_by_handler=True,
-            )
+        actor = Actor(
+            node,
+            subject=subjects.engine_all(node.instance),
+            message=EngineHandoff,
+            handle=worker.handle,
+            stop_number=7,
+            limits=InboxLimits(concurrency=max_running + max_waiting + MORE_THAN_THE_ENGINE_TAKES),
+            queue="",
+            ack_by_handler=True,
         )
-        watching = asyncio.create_task(watch.run())
+        node.add(actor)
+        watching = asyncio.create_task(leave_when_failed(watch, actor, bus))
         yield
         watching.cancel()
     except (EngineError, TimeoutError) as error:

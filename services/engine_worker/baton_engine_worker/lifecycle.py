@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
+from baton_common.actor import Actor
 from baton_common.bus import Bus
+from baton_contracts.handoffs import EngineHandoff
 from baton_engine import EngineError, EngineRequest, RequestDelta, SamplingParams
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
@@ -55,33 +56,33 @@ async def warm_up(engine: Engine, bridge: StepBridge) -> None:
 class FailureWatch:
     """Looks after each step, and each quarter second, whether the engine still works."""
 
-    def __init__(self, engine: Engine, bus: Bus, finished: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._bus = bus
-        self._finished = finished
         self._failed = asyncio.Event()
 
     def look(self) -> None:
         if self._engine.state == "failed":
             self._failed.set()
 
-    async def run(self, interval_seconds: float = 0.25) -> None:
-        """Returns never; ends the process when the engine has failed."""
+    async def failed(self, interval_seconds: float = 0.25) -> str:
+        """Returns when the engine has failed, with its reason."""
         while not self._failed.is_set():
             try:
                 async with asyncio.timeout(interval_seconds):
                     await self._failed.wait()
             except TimeoutError:
                 self.look()
-        log.error("the engine failed: %s", self._engine.failure)
-        await self.leave()
-        raise SystemExit(EXIT_ENGINE_FAILED)
+        return self._engine.failure or "no reason given"
 
-    async def leave(self) -> None:
-        """Lets the last frames go out before the connection closes."""
-        try:
-            async with asyncio.timeout(LAST_FRAMES_SECONDS):
-                await self._finished()
-        except TimeoutError:
-            log.error("not every request got its last frame")
-        await self._bus.close()
+
+async def leave_when_failed(watch: FailureWatch, actor: Actor[EngineHandoff], bus: Bus) -> None:
+    """Ends the process once the engine has failed, after the last frames have gone out."""
+    log.error("the engine failed: %s", await watch.failed())
+    await actor.stop_taking()
+    try:
+        async with asyncio.timeout(LAST_FRAMES_SECONDS):
+            await actor.finished()
+    except TimeoutError:
+        log.error("%d requests did not get their last frame", actor.num_held)
+    await bus.close()
+    raise SystemExit(EXIT_ENGINE_FAILED)

@@ -1,4 +1,4 @@
-"""How much a second, over the last seconds: from a counter that only grows. Pure: the caller has the clock."""
+"""How much a second, over the last seconds: from a counter that only grows. The caller has the clock."""
 
 from __future__ import annotations
 

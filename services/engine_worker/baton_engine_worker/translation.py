@@ -82,7 +82,7 @@ def max_tokens(work: EngineWork, prompt_tokens: int, *, default: int, room: int)
 
 
 def refusal(error: EngineError, instance: str) -> ErrorBody:
-    """Why the engine did not take the request, for the router and, if it is the client's fault, the client."""
+    """Why the engine did not take the request: for the router, and for a client whose fault it is."""
     if not isinstance(error, RequestRejected):
         message = f"{instance} takes no requests now: {error}"
         return ErrorBody(code="no_ready_replica", message=message, stop="engine_worker")
@@ -93,9 +93,8 @@ def refusal(error: EngineError, instance: str) -> ErrorBody:
 def failure(error: RequestFailure | None) -> ErrorBody:
     """An error that came after the acceptance; another replica may do better."""
     what = f"{error.code}: {error.message}" if error else "no reason given"
-    return ErrorBody(
-        code="stop_failed", message=f"The engine failed on this request ({what}).", stop="engine_worker"
-    )
+    message = f"The engine failed on this request ({what})."
+    return ErrorBody(code="stop_failed", message=message, stop="engine_worker")
 
 
 def usage(counted: Usage | None) -> frames.Usage:

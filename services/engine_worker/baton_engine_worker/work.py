@@ -3,8 +3,8 @@
     submit → refused: the ack says why
            → admitted: ack, Prologue, Data for each step, then End or Error(final=False)
 
-Owns the engine's request: whatever ends this task ends it there too. An error after the acceptance goes to the
-gateway as a frame, never to the edge: the gateway may try elsewhere.
+Owns the engine's request: whatever ends this task ends it there too. An error after the acceptance goes to
+the gateway as a frame, never to the edge: the gateway may try elsewhere.
 """
 
 from __future__ import annotations
@@ -177,22 +177,27 @@ class EngineRun:
                 self._first_sent_at = self._first_sent_at or self._ctx.node.clock.wall()
             if delta.finish_reason is not None:
                 self._last = delta
-                await stream.send(self._last_frame(delta))
+                await self._send_last(stream, delta)
 
-    def _last_frame(self, delta: RequestDelta) -> End | Error:
+    async def _send_last(self, stream: FrameStream, delta: RequestDelta) -> None:
         request_id, sender = self._ctx.request_id, self._ctx.node.instance
         usage = translation.usage(delta.usage)
         if delta.finish_reason == "error":
             body = translation.failure(delta.error)
-            return Error(request_id=request_id, sender=sender, error=body, final=False, usage=usage)
-        return End(
-            request_id=request_id,
-            sender=sender,
-            seq=0,
-            finish_reason=translation.finish_reason(delta),
-            usage=usage,
-            blocks_freed=delta.blocks_freed or 0,
-            timings=translation.timings(delta.timings),
+            await stream.send(
+                Error(request_id=request_id, sender=sender, error=body, final=False, usage=usage)
+            )
+            return
+        await stream.send(
+            End(
+                request_id=request_id,
+                sender=sender,
+                seq=0,
+                finish_reason=translation.finish_reason(delta),
+                usage=usage,
+                blocks_freed=delta.blocks_freed or 0,
+                timings=translation.timings(delta.timings),
+            )
         )
 
     def _watch_peers(self) -> Callable[[], None]:

@@ -1,9 +1,9 @@
 """The table of replicas: who is alive, how loaded each is, and which seats this router has reserved there.
 
 A seat counts from the dispatch until the replica's own numbers contain it: the acknowledgement with its queue
-length, or the first heartbeat after the acceptance. A refused or failed dispatch gives it back at once. So a seat
-can't outlive the next heartbeat, and a restarted replica is another instance with a row of its own: nothing of the
-old one touches it.
+length, or the first heartbeat after the acceptance. A refused or failed dispatch gives it back at once. So a
+seat can't outlive the next heartbeat, and a restarted replica is another instance with a row of its own:
+nothing of the old one touches it.
 """
 
 from __future__ import annotations
