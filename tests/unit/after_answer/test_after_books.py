@@ -1,0 +1,172 @@
+"""The books on SQLite: written once, read by tenant, migrated to what the code expects."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+
+from baton_after_answer.books import (
+    MAX_CONVERSATION_CHARACTERS,
+    Books,
+    BooksAway,
+    Entry,
+    RowRefused,
+    conversation_statement,
+    insert_once,
+    usage_statement,
+)
+from baton_after_answer.database import migrate, open_engine
+from baton_after_answer.records import ledger_row, rejected_row, turn_row
+from baton_after_answer.schema import ledger, metadata, turns
+from tests.support.after_records import ACME, RIVAL, conversation_record, usage_record
+
+RID = "ab" * 16
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(URL.create("sqlite", database=str(tmp_path / "deep" / "books.sqlite")))
+    migrate(engine)
+    yield engine
+    engine.dispose()
+
+
+def count(engine: Engine, table: object) -> int:
+    with engine.connect() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()  # type: ignore[arg-type]
+
+
+def test_the_migrations_make_what_the_schema_says(engine: Engine) -> None:
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_migrating_again_changes_nothing(engine: Engine) -> None:
+    Books(engine).write(Entry(ledger=[ledger_row(usage_record(), 1.0)]))
+    migrate(engine)
+    assert count(engine, ledger) == 1
+
+
+def test_sqlite_is_opened_as_a_ledger_needs_it(engine: Engine) -> None:
+    with engine.connect() as connection:
+        answers = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "busy_timeout")
+        ]
+    assert answers == ["wal", 2, 3000]
+
+
+def test_the_same_records_twice_are_one_row_each(engine: Engine) -> None:
+    books = Books(engine)
+    entry = Entry(
+        ledger=[ledger_row(usage_record(request_id=RID), 1.0)],
+        turns=[turn_row(conversation_record(request_id=RID), 1.0)],
+        rejected=[rejected_row("s", b"junk", "why", 1.0)],
+    )
+    books.write(entry)
+    books.write(entry)
+    books.write(Entry(ledger=entry.ledger * 2, turns=entry.turns * 2, rejected=entry.rejected * 2))
+    assert [count(engine, table) for table in metadata.sorted_tables] == [1, 1, 1]
+
+
+def test_attempts_and_runs_of_one_request_are_rows_of_their_own(engine: Engine) -> None:
+    books = Books(engine)
+    records = [
+        usage_record(request_id=RID, attempt=2, outcome="finished"),
+        usage_record(request_id=RID, attempt=1, outcome="error", finish_reason=None, error_code="stop_lost"),
+        usage_record(request_id=RID, run_id="ffffffff"),
+    ]
+    books.write(Entry(ledger=[ledger_row(record, 1.0) for record in records]))
+    found = books.usage("acme", RID)
+    assert [(row.run_id, row.attempt, row.outcome) for row in found] == [
+        ("0a1b2c3d", 1, "error"),
+        ("0a1b2c3d", 2, "finished"),
+        ("ffffffff", 1, "finished"),
+    ]
+    assert found[0] == records[1]
+
+
+def test_no_tenant_sees_the_books_of_another(engine: Engine) -> None:
+    books = Books(engine)
+    mine = conversation_record(request_id=RID, tenant=ACME, answer="mine")
+    theirs = conversation_record(request_id=RID, tenant=RIVAL, answer="theirs")
+    books.write(
+        Entry(
+            ledger=[ledger_row(usage_record(request_id=RID, tenant=tenant), 1.0) for tenant in (ACME, RIVAL)],
+            turns=[turn_row(mine, 1.0), turn_row(theirs, 1.0)],
+        )
+    )
+    assert [turn.answer for turn in books.conversation("acme", "conv_1")] == ["mine"]
+    assert [turn.answer for turn in books.conversation("rival", "conv_1")] == ["theirs"]
+    assert [row.tenant.tenant_id for row in books.usage("rival", RID)] == ["rival"]
+    assert books.conversation("nobody", "conv_1") == ()
+
+
+def test_a_conversation_is_told_from_its_beginning(engine: Engine) -> None:
+    books = Books(engine)
+    for second in (3.0, 1.0, 2.0):
+        record = conversation_record(created_at=second, answer=f"at {second}", cut_short=second == 2.0)
+        books.write(Entry(turns=[turn_row(record, 9.0)]))
+    found = books.conversation("acme", "conv_1")
+    assert [(turn.answer, turn.cut_short) for turn in found] == [
+        ("at 1.0", False),
+        ("at 2.0", True),
+        ("at 3.0", False),
+    ]
+    assert found[0].asked[0].content == "What is a KV cache?"
+
+
+def test_of_a_conversation_too_long_for_a_message_the_newest_part_is_told(engine: Engine) -> None:
+    books = Books(engine)
+    long = "x" * (MAX_CONVERSATION_CHARACTERS // 2)
+    records = [conversation_record(created_at=float(second), answer=long) for second in range(4)]
+    books.write(Entry(turns=[turn_row(record, 9.0) for record in records]))
+    assert [turn.created_at for turn in books.conversation("acme", "conv_1")] == [3.0]
+
+
+def test_a_nul_character_does_not_cost_the_answer(engine: Engine) -> None:
+    books = Books(engine)
+    books.write(Entry(turns=[turn_row(conversation_record(answer="a\0b"), 1.0)]))
+    assert books.conversation("acme", "conv_1")[0].answer == "a�b"
+
+
+def test_a_locked_database_is_away_and_nothing_is_written(engine: Engine, tmp_path: Path) -> None:
+    books = Books(engine)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=1")
+    other = sqlite3.connect(tmp_path / "deep" / "books.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(BooksAway, match="database is locked"):
+        books.write(Entry(ledger=[ledger_row(usage_record(), 1.0)]))
+    other.execute("ROLLBACK")
+    other.close()
+    assert count(engine, ledger) == 0
+
+
+def test_one_row_that_can_not_be_stored_refuses_its_whole_transaction(engine: Engine) -> None:
+    books = Books(engine)
+    bad = ledger_row(usage_record(), 1.0) | {"model": None}
+    with pytest.raises(RowRefused) as caught:
+        books.write(Entry(ledger=[ledger_row(usage_record(), 1.0), bad]))
+    assert "ledger.model" in str(caught.value)
+    assert count(engine, ledger) == 0
+
+
+@pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()], ids=["sqlite", "postgresql"])
+def test_the_statements_are_right_in_both_dialects(dialect: object) -> None:
+    name = dialect.name  # type: ignore[attr-defined]
+    insert = str(insert_once(name, ledger).compile(dialect=dialect))  # type: ignore[arg-type]
+    assert insert.startswith("INSERT INTO ledger (tenant_id, request_id, run_id, attempt,")
+    assert insert.endswith("ON CONFLICT DO NOTHING")
+    for statement in (conversation_statement("acme", "c"), usage_statement("acme", None)):
+        assert "tenant_id = " in str(statement.compile(dialect=dialect))  # type: ignore[arg-type]
+    assert "conversation_id = " in str(conversation_statement("acme", "c").compile(dialect=dialect))  # type: ignore[arg-type]
+    assert turns.primary_key.columns.keys()[0] == ledger.primary_key.columns.keys()[0] == "tenant_id"

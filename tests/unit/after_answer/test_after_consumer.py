@@ -1,0 +1,216 @@
+"""The fate of each message: committed then acknowledged, set aside, or given back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from baton_after_answer.actor import BooksDesk
+from baton_after_answer.books import BooksAway, Entry, RowRefused
+from baton_after_answer.consumer import Consumer
+from baton_after_answer.pull import Delivery, PullInbox
+from baton_common.bus import BusMessage
+from baton_common.errors import RequestFailed
+from baton_common.memory_bus import MemoryBus
+from baton_contracts.queries import BooksQuery, BooksReply
+from baton_contracts.records import ConversationRecord, UsageRecord
+from baton_contracts.spans import SpanBatch
+from tests.support.after_records import conversation_record, subject_of, usage_record
+from tests.support.relay import HandClock, eventually
+
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.AFTER.after_answer"
+
+
+@dataclass
+class Desk:
+    """A consumer with everything around it in memory: `events` is what happened, in order."""
+
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    events: list[str] = field(default_factory=list)
+    spans: list[SpanBatch] = field(default_factory=list)
+    fail: list[Exception] = field(default_factory=list)
+    bad_models: set[str] = field(default_factory=set)
+    written: list[Entry] = field(default_factory=list)
+
+    async def build(self, batch: int = 10) -> Consumer:
+        await self.bus.subscribe("$JS.ACK.>", self._on_ack)
+        self.inbox = PullInbox(
+            self.bus, stream="AFTER", consumer="after_answer", inbox_prefix="_INBOX_x", batch=batch
+        )
+        return Consumer(
+            self.inbox,
+            instance="after_answer-1",
+            clock=HandClock(2000.0).clock,
+            write=self._write,
+            publish_spans=self._publish_spans,
+            on_commit=lambda: self.events.append("noted"),
+            ensure_queue=self._ensure_queue,
+            retry_seconds=2.0,
+        )
+
+    def delivery(self, record: UsageRecord | ConversationRecord, number: int = 1) -> Delivery:
+        return Delivery(self.bus, subject_of(record), record.encode(), ack_subject(number))
+
+    def _on_ack(self, message: BusMessage) -> None:
+        self.events.append(f"{message.subject.split('.')[-3]}:{message.payload.decode()}")
+
+    async def _write(self, entry: Entry) -> None:
+        if self.fail:
+            raise self.fail.pop(0)
+        if any(row["model"] in self.bad_models for row in entry.ledger):
+            raise RowRefused("bad row")
+        self.written.append(entry)
+        self.events.append(f"commit {len(entry.ledger)}+{len(entry.turns)}+{len(entry.rejected)}")
+
+    async def _publish_spans(self, batch: SpanBatch) -> None:
+        self.spans.append(batch)
+
+    async def _ensure_queue(self) -> None:
+        self.events.append("queue made")
+
+
+def ack_subject(number: int) -> str:
+    return f"$JS.ACK.AFTER.after_answer.1.{number}.{number}.0.0"
+
+
+async def settled(desk: Desk, *deliveries: Delivery) -> list[str]:
+    consumer = await desk.build()
+    await consumer.settle(deliveries)
+    await asyncio.sleep(0)
+    return desk.events
+
+
+async def test_a_batch_is_one_transaction_and_acknowledged_only_after_it() -> None:
+    desk = Desk()
+    events = await settled(desk, desk.delivery(usage_record(), 1), desk.delivery(conversation_record(), 2))
+    assert events[0] == "commit 1+1+0"
+    assert sorted(events[1:]) == ["1:+ACK", "2:+ACK", "noted"]
+    assert [span.name for batch in desk.spans for span in batch.spans] == [
+        "queue", "ledger", "queue", "conversation",
+    ]  # fmt: skip
+
+
+async def test_a_message_that_is_no_record_is_set_aside_and_the_rest_is_written() -> None:
+    desk = Desk()
+    poison = Delivery(desk.bus, f"baton.v1.after.usage.{'0' * 32}", b"\xff{", ack_subject(1))
+    consumer = await desk.build()
+    await consumer.settle([poison, desk.delivery(usage_record(), 2)])
+    await asyncio.sleep(0)
+    assert desk.events[0] == "commit 1+0+1"
+    assert sorted(desk.events[1:]) == ["1:+TERM", "2:+ACK", "noted"]
+    assert desk.written[0].rejected[0]["payload"] == b"\xff{"
+    assert (consumer.counts.committed, consumer.counts.rejected) == (1, 1)
+
+
+async def test_with_the_database_away_all_go_back_to_the_queue_for_a_while() -> None:
+    desk = Desk(fail=[BooksAway("no route to host")])
+    events = await settled(desk, desk.delivery(usage_record(), 1), desk.delivery(usage_record(), 2))
+    assert desk.written == []
+    assert desk.spans == []
+    for number, event in enumerate(events, start=1):
+        key, _, word = event.partition(":")
+        assert key == str(number)
+        assert word.startswith("-NAK ")
+        assert json.loads(word.removeprefix("-NAK ")) == {"delay": 2_000_000_000}
+
+
+async def test_a_row_that_the_database_refuses_does_not_keep_the_others_out() -> None:
+    desk = Desk(bad_models={"bad"})
+    events = await settled(
+        desk,
+        desk.delivery(usage_record(), 1),
+        desk.delivery(usage_record(model="bad"), 2),
+        desk.delivery(usage_record(), 3),
+    )
+    assert [event for event in events if event.startswith("commit")] == [
+        "commit 1+0+0",
+        "commit 0+0+1",
+        "commit 1+0+0",
+    ]
+    assert {event for event in events if ":" in event} == {"1:+ACK", "2:+TERM", "3:+ACK"}
+
+
+async def test_the_loop_takes_what_the_server_delivers_and_asks_for_more() -> None:
+    desk = Desk()
+    asked: list[BusMessage] = []
+    await desk.bus.subscribe(NEXT, asked.append)
+    consumer = await desk.build(batch=2)
+    await desk.inbox.start()
+    loop = asyncio.create_task(consumer.run())
+    await eventually(lambda: len(asked) == 1)
+    assert json.loads(asked[0].payload) == {"batch": 2, "expires": 2_000_000_000}
+    for number in (1, 2):
+        record = usage_record()
+        await desk.bus.publish(asked[0].reply, record.encode(), reply=ack_subject(number))
+        # The memory bus keeps the inbox as the subject, so the record is set aside: the loop is what counts.
+    await eventually(lambda: len(asked) == 2)
+    assert sum(event.endswith("+TERM") for event in desk.events) == 2
+    await consumer.stop()
+    await loop
+
+
+async def test_a_pull_that_the_server_ends_at_once_makes_the_queue_anew() -> None:
+    desk = Desk()
+    asked: list[BusMessage] = []
+    await desk.bus.subscribe(NEXT, asked.append)
+    consumer = await desk.build()
+    await desk.inbox.start()
+    loop = asyncio.create_task(consumer.run())
+    await eventually(lambda: len(asked) == 1)
+    await desk.bus.publish(asked[0].reply, b"")
+    await eventually(lambda: "queue made" in desk.events)
+    await eventually(lambda: len(asked) == 2)
+    await consumer.stop()
+    await loop
+
+
+async def test_what_arrived_but_was_not_started_goes_back_when_the_service_ends() -> None:
+    desk = Desk()
+    asked: list[BusMessage] = []
+    await desk.bus.subscribe(NEXT, asked.append)
+    consumer = await desk.build()
+    await desk.inbox.start()
+    waiting = asyncio.create_task(desk.inbox.next_batch())
+    await eventually(lambda: len(asked) == 1)
+    await desk.bus.publish(asked[0].reply, b"{}", reply=ack_subject(7))
+    await waiting
+    await desk.bus.publish(asked[0].reply, b"{}", reply=ack_subject(8))
+    await asyncio.sleep(0)
+    await desk.inbox.close()
+    await asyncio.sleep(0)
+    assert [event.partition(" ")[0] for event in desk.events] == ["8:-NAK"]
+    assert await desk.inbox.next_batch() == []
+    await consumer.run()  # ends at once: the inbox is closed
+
+
+class _Books:
+    def conversation(self, tenant_id: str, conversation_id: str) -> tuple[()]:
+        raise BooksAway(f"{tenant_id}/{conversation_id}")
+
+
+async def _in_thread(work: object) -> BooksReply:
+    return work()  # type: ignore[operator]
+
+
+async def _no_barrier() -> None:
+    return
+
+
+async def test_a_question_without_a_conversation_is_told_so() -> None:
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread)  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed) as caught:
+        await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme"))
+    assert (caught.value.error.code, caught.value.error.param) == (
+        "missing_required_parameter",
+        "conversation_id",
+    )
+
+
+async def test_a_question_while_the_database_is_away_is_a_503_with_a_time() -> None:
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread)  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed) as caught:
+        await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme", conversation_id="c"))
+    assert (caught.value.error.status, caught.value.error.retry_after_seconds) == (503, 2)
