@@ -99,6 +99,11 @@ class NatsBus:
     def connected(self) -> bool:
         return self._client.is_connected
 
+    @property
+    def num_reconnects(self) -> int:
+        """Grows each time the connection was lost and found again: what was watched must be read anew."""
+        return int(self._client.stats["reconnects"])
+
     async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
         if not self._client.is_connected:
             raise BusUnavailable(subject)
