@@ -6,7 +6,8 @@ import ctypes
 import os
 import platform
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if platform.system() == "Linux" else None
@@ -28,3 +29,26 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None] 
             os._exit(1)
 
     return arm
+
+
+def follow(command: Sequence[str], on_line: Callable[[str], None]) -> int:
+    """Runs `command`, hands on each line of its output and complaints, and returns its exit code.
+
+    An exception, Ctrl-C included, takes the child along.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                on_line(line.strip())
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode

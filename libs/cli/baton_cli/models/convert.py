@@ -6,14 +6,13 @@ This package does not import the engine; the converter's command line is all tha
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Protocol
 
 from baton_cli.errors import ConversionFailed
 from baton_cli.models.fetch import PullProgress
-from baton_cli.processes import die_with_parent
+from baton_cli.processes import follow
 
 _CONVERTER = "baton_engine.weights.convert"
 _PERCENT = re.compile(r"(\d+) %")
@@ -26,24 +25,15 @@ class Converter(Protocol):
 
 
 def convert_with_engine(source: Path, destination: Path, progress: PullProgress) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", _CONVERTER, str(source), str(destination)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
-    )
-    last = ""
-    try:
-        for line in process.stderr or ():
-            last = line.strip() or last
-            if match := _PERCENT.search(line):
-                progress.at(int(match[1]))
-    except BaseException:
-        process.kill()
-        raise
-    finally:
-        code = process.wait()
+    said: list[str] = []
+
+    def heard(line: str) -> None:
+        if match := _PERCENT.search(line):
+            progress.at(int(match[1]))
+        elif line:
+            said.append(line)
+
+    code = follow([sys.executable, "-m", _CONVERTER, str(source), str(destination)], heard)
     if code:
-        reason = last.removeprefix("error: ")
-        raise ConversionFailed(source.name, reason or f"the converter ended with {code}")
+        reason = said[-1].removeprefix("error: ") if said else f"the converter ended with {code}"
+        raise ConversionFailed(source.name, reason)

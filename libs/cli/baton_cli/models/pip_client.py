@@ -6,14 +6,13 @@ pip decides where packages come from, as the user configured it; nothing here na
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from baton_cli.errors import DownloadFailed
-from baton_cli.processes import die_with_parent
+from baton_cli.processes import follow
 
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 Progressed = Callable[[int], None]
@@ -29,34 +28,18 @@ class PackageClient(Protocol):
 class PipClient:
     def download(self, package: str, version: str, folder: Path, progressed: Progressed) -> None:
         requirement = f"{package}=={version}"
+        said: list[str] = []
+
+        def heard(line: str) -> None:
+            if match := _PROGRESS.match(line):
+                progressed(int(match[1]))
+            else:
+                said.append(line)
+
         options = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "raw", "--no-input"]
         command = [sys.executable, "-m", "pip", "download", *options, "--disable-pip-version-check"]
-        process = subprocess.Popen(
-            [*command, "--dest", str(folder), requirement],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
-        )
-        try:
-            said = _follow(process, progressed)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            code = process.wait()
-        if code:
+        if follow([*command, "--dest", str(folder), requirement], heard):
             raise DownloadFailed(requirement, _reason(said))
-
-
-def _follow(process: subprocess.Popen[str], progressed: Progressed) -> list[str]:
-    said: list[str] = []
-    for line in process.stdout or ():
-        if match := _PROGRESS.match(line):
-            progressed(int(match[1]))
-        else:
-            said.append(line.strip())
-    return said
 
 
 def _reason(said: list[str]) -> str:

