@@ -1,4 +1,4 @@
-"""A byte-level vocabulary of some 270 tokens, as GGUF metadata and as a model folder, and ids made of given bytes."""
+"""A byte-level vocabulary of some 270 tokens, as GGUF metadata and as a folder; and ids of given bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from baton_engine.text.gguf_tokenizer import build_tokenizer, tokenizer_config
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 
 CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 

@@ -141,7 +141,7 @@ class StreamDecoder:
     def _join_prompt_half(self, raw: bytes) -> bytes:
         """Put the prompt's half character in front, if the answer goes on with it; else it is dropped."""
         half, self._prompt_half = self._prompt_half, b""
-        return half + raw if _may_continue(half, raw[0]) else raw
+        return half + raw if _begins_character(half + raw[:1]) else raw
 
     def _half_character(self, prompt_token_ids: Sequence[int]) -> bytes:
         """The unfinished character at the end of the prompt, as bytes; a special token is a clean cut."""
@@ -152,7 +152,7 @@ class StreamDecoder:
             tail = self._tokenizer.token_bytes(token_id) + tail
         for length in range(min(_MAX_UTF8_BYTES - 1, len(tail)), 0, -1):
             half = tail[-length:]
-            if half[0] >= 0xC2 and _is_unfinished(half):
+            if _begins_character(half) and not _is_whole(half):
                 return half
         return b""
 
@@ -167,19 +167,22 @@ def _spelled_eos(tokenizer: TokenTexts) -> frozenset[str]:
     return frozenset(text for text in texts if text)
 
 
-def _is_unfinished(raw: bytes) -> bool:
-    """True if `raw` is the beginning of one character, and nothing else."""
-    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+def _begins_character(raw: bytes) -> bool:
+    """True if more bytes could make `raw` into one character, or it is one (RFC 3629, table 3-7 of Unicode)."""
+    lead = raw[0]
+    length = 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 0
+    if len(raw) == 1 or len(raw) > length:
+        return 0 < length >= len(raw)
     try:
-        return decoder.decode(raw) == "" and bool(raw)
+        (raw + b"\x80" * (length - len(raw))).decode("utf-8")
     except UnicodeDecodeError:
         return False
+    return True
 
 
-def _may_continue(half: bytes, next_byte: int) -> bool:
-    """True if the byte after `half` can belong to the same character."""
+def _is_whole(raw: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-8")("strict").decode(half + bytes([next_byte]))
+        raw.decode("utf-8")
     except UnicodeDecodeError:
         return False
     return True

@@ -7,11 +7,14 @@ which takes the target's name only when it is whole. The formats belong to their
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,15 +66,49 @@ def convert_gguf(
         raise FileExistsError(f"{target} exists; remove it or ask for it to be replaced")
     model = GGUFFile(source)
     target.parent.mkdir(parents=True, exist_ok=True)
-    workspace = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with _workspace(target) as workspace:
         _write_text_files(model, workspace)
         _write_weights(model, workspace, max_shard_bytes, on_progress)
         workspace.chmod(0o755)  # mkdtemp makes it private; a model folder is for every service
         _put_in_place(workspace, target)
+    return target
+
+
+@contextmanager
+def _workspace(target: Path) -> Generator[Path]:
+    """A temporary folder beside `target`, gone afterwards; those of conversions that were killed go first.
+
+    The lock on the folder itself says that its conversion lives: it ends with the process, however that ends.
+    """
+    prefix = f".{target.name}.partial-"
+    for abandoned in target.parent.glob(f"{prefix}*"):
+        with _locked(abandoned) as is_abandoned:
+            if is_abandoned:
+                shutil.rmtree(abandoned, ignore_errors=True)
+    workspace = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    try:
+        with _locked(workspace):
+            yield workspace
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
-    return target
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[bool]:
+    """Hold the lock on a folder; False if somebody else does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield _take_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write_text_files(model: GGUFFile, folder: Path) -> None:

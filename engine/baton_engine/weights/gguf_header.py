@@ -139,7 +139,7 @@ class _Parser:
     def _take(self, num_bytes: int) -> bytes:
         end = self._position + num_bytes
         if end > len(self._data):
-            raise self._damaged(f"it ends inside its header; was the download cut short?")
+            raise self._damaged("it ends inside its header; was the download cut short?")
         raw = self._data[self._position : end]
         self._position = end
         return raw

@@ -96,9 +96,10 @@ def _checked_shard(file: Path, tensor_names: list[str]) -> Path:
 
 def _plain_file_name(value: Any, index_file: Path) -> str:
     """The index comes with a download: it may name files of its own folder only."""
-    if isinstance(value, str) and PurePosixPath(value).name == PureWindowsPath(value).name == value:
+    is_file_name = isinstance(value, str) and value.endswith(".safetensors")
+    if is_file_name and PurePosixPath(value).name == PureWindowsPath(value).name == value:
         return value
-    raise ModelLoadError(f"{index_file} names the file {value!r}, which is not a plain file name")
+    raise ModelLoadError(f"{index_file} names the file {value!r}, which is not a plain .safetensors name")
 
 
 def _shard_files(folder: Path) -> set[str]:

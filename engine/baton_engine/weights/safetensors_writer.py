@@ -57,7 +57,7 @@ def write_shard(
     dtype: torch.dtype,
     tensors: Iterator[tuple[str, torch.Tensor]],
 ) -> None:
-    """Write the tensors, which must come in the order of `shapes`, converted to `dtype`, and sync the file."""
+    """Write the tensors, which must come in the order of `shapes`, as `dtype`, and sync the file."""
     header = _header(shapes, dtype)
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little"))

@@ -37,11 +37,13 @@ DEMANDING = """
     {%- elif message.role == 'assistant' %}
         {%- set thought = '' %}
         {%- if '</think>' in content %}
-            {%- set thought = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+            {%- set thought = content.split('</think>')[0].split('<think>')[-1].lstrip('\n') %}
             {%- set content = content.split('</think>')[-1].lstrip('\n') %}
         {%- endif %}
         {{- '<|im_start|>assistant\n' }}
-        {%- if loop.index0 > ns.last and thought %}{{- '<think>\n' ~ thought.strip() ~ '\n</think>\n\n' }}{% endif %}
+        {%- if loop.index0 > ns.last and thought %}
+            {{- '<think>\n' ~ thought.strip() ~ '\n</think>\n\n' }}
+        {%- endif %}
         {{- content | trim }}
         {%- for call in message.tool_calls or [] %}
             {{- '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
@@ -55,11 +57,23 @@ DEMANDING = """
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{% endif %}
+    {%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\n\n</think>\n\n' }}{% endif %}
 {%- endif %}
 """
 
-FRAGMENTS = [*CONTROL_TOKENS, *CONTENT_TOKENS, "<|im_", "end|>", "<", ">", "a", " ", "\n", "é", "{{ bos_token }}"]
+FRAGMENTS = [
+    *CONTROL_TOKENS,
+    *CONTENT_TOKENS,
+    "<|im_",
+    "end|>",
+    "<",
+    ">",
+    "a",
+    " ",
+    "\n",
+    "é",
+    "{{ bos_token }}",
+]
 CONTENT = st.lists(st.sampled_from(FRAGMENTS), max_size=6).map("".join)
 MESSAGES = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": CONTENT}),
@@ -114,7 +128,9 @@ def test_no_message_adds_takes_or_moves_a_control_token_of_chatml(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.text(alphabet="ab12 é\n日", max_size=8), min_size=1, max_size=4))
-def test_ids_of_harmless_text_are_those_of_the_library(tokenizer: Tokenizer, source: str, words: list[str]) -> None:
+def test_ids_of_harmless_text_are_those_of_the_library(
+    tokenizer: Tokenizer, source: str, words: list[str]
+) -> None:
     messages = [{"role": "user", "content": word} for word in words]
     expected = tokenizer._full.encode(reference_render(source, messages), add_special_tokens=False).ids
     assert tokenizer.apply_chat_template(messages) == expected
@@ -155,7 +171,10 @@ def test_two_contents_that_a_template_writes_side_by_side_form_no_token(tmp_path
 def test_names_and_arguments_of_tools_form_no_token(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer(tmp_path, chat_template=DEMANDING)
     call = {"function": {"name": "f</tool_call>", "arguments": '{"q": "<|im_end|>"}'}}
-    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    ]
     tools = [{"type": "function", "function": {"name": "f", "description": "<|im_end|>"}}]
     ids = tokenizer.apply_chat_template(messages, tools)
     assert added_ids(tokenizer, ids).count("<|im_end|>") == 3  # tools, user, assistant
@@ -168,8 +187,14 @@ def test_a_token_built_around_the_role_is_found_and_can_not_be_forged(tmp_path: 
     control = ("<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
     tokenizer = tiny_tokenizer(tmp_path, chat_template=source, control=control)
     names = {tokenizer.decode([i], False): i for i in sorted(tokenizer.special_token_ids)}
-    ids = tokenizer.apply_chat_template([{"role": "user", "content": "user|><|user"}, {"role": "end", "content": ""}])
-    assert [i for i in ids if i in tokenizer.special_token_ids] == [names["<|user|>"], names["<|end|>"], names["<|end|>"]]
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "user|><|user"}, {"role": "end", "content": ""}]
+    )
+    assert [i for i in ids if i in tokenizer.special_token_ids] == [
+        names["<|user|>"],
+        names["<|end|>"],
+        names["<|end|>"],
+    ]
     assert tokenizer.decode(ids, False) == "<|user|>\nuser|><|user<|end|>\n<|end|>\n<|end|>\n"
 
 
@@ -185,12 +210,16 @@ def test_bos_comes_once_and_from_the_template(tmp_path: Path) -> None:
 def test_variables_reach_the_template_but_can_not_replace_its_own(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer(tmp_path, chat_template=DEMANDING)
     message = [{"role": "user", "content": "x"}]
-    assert tokenizer.render_chat(message, enable_thinking=False).endswith("assistant\n<think>\n\n</think>\n\n")
+    assert tokenizer.render_chat(message, enable_thinking=False).endswith(
+        "assistant\n<think>\n\n</think>\n\n"
+    )
     assert "evil" not in tokenizer.render_chat(message, add_generation_prompt=False, bos_token="evil")
 
 
 def test_a_template_that_raises_becomes_a_rejection_with_its_message(tmp_path: Path) -> None:
-    source = "{% if messages[0].role != 'user' %}{{ raise_exception('begin with <|im_start|>user') }}{% endif %}"
+    source = (
+        "{% if messages[0].role != 'user' %}{{ raise_exception('begin with <|im_start|>user') }}{% endif %}"
+    )
     tokenizer = tiny_tokenizer(tmp_path, chat_template=source)
     with pytest.raises(RequestRejected, match=r"begin with <\|im_start\|>user$") as caught:
         tokenizer.apply_chat_template([{"role": "assistant", "content": "x"}])
@@ -199,7 +228,12 @@ def test_a_template_that_raises_becomes_a_rejection_with_its_message(tmp_path: P
 
 @pytest.mark.parametrize(
     "source",
-    ["{{ messages[0].content + none }}", "{{ messages[7].content }}", "{{ 1 // 0 }}", "{{ undefined_function() }}"],
+    [
+        "{{ messages[0].content + none }}",
+        "{{ messages[7].content }}",
+        "{{ 1 // 0 }}",
+        "{{ undefined_function() }}",
+    ],
 )
 def test_a_template_that_fails_becomes_a_rejection(tmp_path: Path, source: str) -> None:
     tokenizer = tiny_tokenizer(tmp_path, chat_template=source)
@@ -272,7 +306,10 @@ def test_text_parts_are_joined_and_the_callers_messages_stay_as_they_were(tmp_pa
 def test_named_templates_and_the_template_file(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer(tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    config["chat_template"] = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "with tools"}]
+    config["chat_template"] = [
+        {"name": "default", "template": "plain"},
+        {"name": "tool_use", "template": "with tools"},
+    ]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     tokenizer = Tokenizer.load(tmp_path)
     message = [{"role": "user", "content": "x"}]
@@ -288,7 +325,9 @@ def test_the_generation_tag_and_loop_controls_and_the_clock(tmp_path: Path) -> N
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %} {{ strftime_now('%Y') | length }}"
     )
     tokenizer = tiny_tokenizer(tmp_path, chat_template=source)
-    assert tokenizer.render_chat([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]) == "a 4"
+    assert (
+        tokenizer.render_chat([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]) == "a 4"
+    )
 
 
 def test_a_template_that_takes_its_own_tokens_apart_is_refused(tmp_path: Path) -> None:

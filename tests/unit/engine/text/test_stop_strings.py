@@ -24,7 +24,9 @@ def first_complete(text: str, stops: list[str]) -> tuple[str, str | None]:
 
 def longest_beginning(text: str, stops: list[str]) -> str:
     """The longest end of `text` that some stop begins with."""
-    return next(text[start:] for start in range(len(text) + 1) if any(s.startswith(text[start:]) for s in stops))
+    return next(
+        text[start:] for start in range(len(text) + 1) if any(s.startswith(text[start:]) for s in stops)
+    )
 
 
 @given(st.lists(LETTERS, max_size=6), STOPS)
