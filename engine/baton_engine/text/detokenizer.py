@@ -168,7 +168,7 @@ def _spelled_eos(tokenizer: TokenTexts) -> frozenset[str]:
 
 
 def _begins_character(raw: bytes) -> bool:
-    """True if more bytes could make `raw` into one character, or it is one (RFC 3629, table 3-7 of Unicode)."""
+    """True if `raw` is one character or more bytes could make it one (Unicode, table 3-7)."""
     lead = raw[0]
     length = 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 0
     if len(raw) == 1 or len(raw) > length:
