@@ -1,0 +1,80 @@
+"""The gateway's process: wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from baton_common.actor import Actor, InboxLimits
+from baton_common.bus import Bus
+from baton_common.catalog import load_catalog
+from baton_common.frame_inbox import FrameInbox
+from baton_common.frame_sender import FrameOutbox
+from baton_common.node import Node
+from baton_common.service import run_service
+from baton_common.settings import load_settings
+from baton_contracts import subjects
+from baton_contracts.handoffs import GatewayHandoff
+from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
+from baton_llm_gateway.actor import CachePolicy, Gateway
+from baton_llm_gateway.books import Books
+from baton_llm_gateway.model_choice import ModelChooser
+from baton_llm_gateway.relay import RelayLimits
+from baton_llm_gateway.response_cache import ResponseCache
+from baton_llm_gateway.served_models import ServedModels
+from baton_llm_gateway.settings import Settings
+
+FLUSH_SECONDS = 10.0
+
+
+@asynccontextmanager
+async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None, None]:
+    served = ServedModels(node.clock)
+    heartbeats = await bus.subscribe(subjects.REPLICA_ALL, served.on_message)
+    inbox = FrameInbox(bus, subjects.frames_of_gateway(node.instance))
+    outbox = FrameOutbox(bus, node.instance)
+    books = Books(bus)
+    gateway = Gateway(
+        chooser=ModelChooser(
+            load_catalog(), served.ready, served.ever_seen, settings.long_question_characters
+        ),
+        cache=ResponseCache(
+            node.clock,
+            max_bytes=int(settings.cache_max_mb * 1024 * 1024),
+            ttl_seconds=settings.cache_ttl_seconds,
+        ),
+        cache_policy=CachePolicy(settings.policy_version, settings.cache_sampled),
+        inbox=inbox,
+        outbox=outbox,
+        books=books,
+        limits=RelayLimits(settings.max_attempts, settings.stall_seconds),
+    )
+    await inbox.start()
+    await outbox.start()
+    node.add(
+        Actor(
+            node,
+            subject=subjects.GATEWAY_ALL,
+            message=GatewayHandoff,
+            handle=gateway.handle,
+            stop_number=5,
+            limits=InboxLimits(concurrency=settings.gateway_concurrency),
+        )
+    )
+    # Every living replica is heard once before the first request asks which models are ready.
+    await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 1.2)
+    yield
+    await books.flush(FLUSH_SECONDS)
+    await inbox.stop()
+    await outbox.stop()
+    await heartbeats.unsubscribe()
+
+
+def main() -> None:
+    settings = load_settings(Settings)
+    run_service("llm_gateway", settings, lambda node, bus: wire(settings, node, bus))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The gateway's inbox: choose the model, look into the cache, open the guard, relay the answer, keep it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from baton_common.context import RequestContext
+from baton_common.frame_inbox import FrameInbox
+from baton_common.frame_sender import FrameOutbox
+from baton_contracts import subjects
+from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.books import Books
+from baton_llm_gateway.cached_answer import cache_hit_record, send_cached
+from baton_llm_gateway.model_choice import Choice, ModelChooser
+from baton_llm_gateway.relay import LEDGER_SECONDS, Relay, RelayLimits
+from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached
+
+
+@dataclass(frozen=True)
+class CachePolicy:
+    version: str
+    sampled_too: bool
+
+
+@dataclass(frozen=True)
+class Gateway:
+    chooser: ModelChooser
+    cache: ResponseCache
+    cache_policy: CachePolicy
+    inbox: FrameInbox
+    outbox: FrameOutbox
+    books: Books
+    limits: RelayLimits
+
+    async def handle(self, ctx: RequestContext, handoff: GatewayHandoff) -> None:
+        """Raises RequestFailed for an unknown model, and when the guard can't be opened or is lost."""
+        choice = self.chooser.choose(handoff.chat.model, handoff.prompt)
+        ctx.attributes |= {"model": choice.model, "route": choice.rule, "route_reason": choice.reason}
+        key = self._cache_key(ctx, handoff, choice)
+        hit = self.cache.get(key) if key else None
+        ctx.attributes["cache"] = "hit" if hit else "miss" if key else "off"
+        cancellation = Cancellation()
+        ctx.on_cancel = cancellation.note  # from here on a guard may be open, which must be told
+        guard = await self._open_guard(ctx, handoff)
+        if hit:
+            await self._answer_from_cache(ctx, handoff, choice, guard, hit)
+            return
+        relay = Relay(ctx, handoff, choice, cancellation, guard, self.inbox, self.books, self.limits)
+        last = await relay.run()
+        _describe(ctx, last)
+        if key and last.outcome == "finished" and last.model == choice.model:
+            self._remember(key, last)
+
+    def _cache_key(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> str | None:
+        """None: this request neither reads the cache nor writes it."""
+        sampling = handoff.chat.sampling
+        if not handoff.chat.use_cache:
+            return None
+        if not may_be_cached(sampling, sampled_too=self.cache_policy.sampled_too):
+            return None
+        return cache_key(
+            tenant_id=ctx.envelope.tenant.tenant_id,
+            model=choice.model,
+            prompt=handoff.prompt,
+            sampling=sampling,
+            policy_version=self.cache_policy.version,
+        )
+
+    async def _open_guard(self, ctx: RequestContext, handoff: GatewayHandoff) -> str:
+        gateway = ctx.node.instance
+        ack = await ctx.hand_on(
+            subjects.guard_out(ctx.request_id),
+            lambda envelope: GuardOutHandoff(envelope=envelope, gateway=gateway, vault=handoff.vault),
+            to="output_guardrails",
+        )
+        return ack.instance
+
+    async def _answer_from_cache(
+        self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice, guard: str, hit: CachedAnswer
+    ) -> None:
+        started_at = ctx.node.clock.wall()
+        with ctx.spans.span("replay", characters=len(hit.text)):
+            await send_cached(
+                ctx,
+                self.outbox,
+                hit,
+                model=choice.model,
+                guard=guard,
+                citations=handoff.prompt.citations,
+            )
+        record = cache_hit_record(ctx.envelope, choice.model, hit, started_at, ctx.node.clock.wall())
+        with ctx.spans.span("ledger"):
+            await asyncio.wait({self.books.write(record)}, timeout=LEDGER_SECONDS)
+
+    def _remember(self, key: str, last: Attempt) -> None:
+        """Only whole answers, as the engine wrote them."""
+        if last.usage and last.finish_reason in ("stop", "length"):
+            self.cache.put(key, CachedAnswer(last.text, last.finish_reason, last.usage))
+
+
+def _describe(ctx: RequestContext, last: Attempt) -> None:
+    ctx.attributes |= {
+        "model": last.model,
+        "attempts": last.number,
+        "replica": last.replica or "none",
+        "outcome": last.outcome or "unknown",
+    }
+    if last.usage:
+        ctx.attributes["prompt_tokens"] = last.usage.prompt_tokens
+        ctx.attributes["cached_tokens"] = last.usage.cached_tokens
+        ctx.attributes["completion_tokens"] = last.usage.completion_tokens
+    if last.error:
+        ctx.attributes["error"] = last.error.code

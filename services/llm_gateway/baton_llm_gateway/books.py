@@ -1,0 +1,74 @@
+"""The usage records on their way into the stream that outlives us. Each is stored once, however often sent.
+
+A store that is away is tried again in the background; the answer does not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from baton_common.bus import Bus
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.records import UsageRecord
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.5
+TRY_SECONDS = 5.0
+MAX_TRIES = 8
+"""With doubling pauses: about two minutes."""
+MAX_PENDING = 10_000
+"""Records kept in memory while the store is away."""
+
+
+class Books:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._pending: set[asyncio.Task[None]] = set()
+
+    @property
+    def num_pending(self) -> int:
+        return len(self._pending)
+
+    def write(self, record: UsageRecord) -> asyncio.Task[None]:
+        """Goes on in the background; whoever wants to know when it is stored awaits the task, shielded."""
+        task = asyncio.create_task(self._store(record))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
+    async def flush(self, seconds: float) -> None:
+        """Before the process ends: waits for what is pending."""
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=seconds)
+        if self._pending:
+            log.error("%d usage records were not stored", len(self._pending))
+
+    async def _store(self, record: UsageRecord) -> None:
+        message_id = f"{record.request_id}-{record.run_id}-{record.attempt}"
+        subject = subjects.after("usage", record.request_id)
+        pause = FIRST_PAUSE_SECONDS
+        tries = 1 if len(self._pending) > MAX_PENDING else MAX_TRIES
+        for _ in range(tries):
+            try:
+                await self._bus.publish_durable(
+                    subject, record.encode(), message_id=message_id, timeout=TRY_SECONDS
+                )
+            except BusError as error:
+                log.warning("usage record %s not stored yet: %s", message_id, error)
+                await asyncio.sleep(pause)
+                pause *= 2
+            else:
+                return
+        usage = record.usage
+        log.error(
+            "usage record %s LOST: tenant %s, model %s, %d tokens in, %d out, %s",
+            message_id,
+            record.tenant.tenant_id,
+            record.model,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            record.outcome,
+        )

@@ -1,0 +1,71 @@
+"""A cache hit on its way out: a stream of frames like an engine's, so that the guard filters it too."""
+
+from __future__ import annotations
+
+from baton_common.context import RequestContext
+from baton_common.frame_sender import FrameOutbox
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope
+from baton_contracts.frames import Data, End, Prologue
+from baton_contracts.records import UsageRecord
+from baton_llm_gateway.response_cache import CachedAnswer
+
+PIECE_CHARACTERS = 256
+
+
+async def send_cached(
+    ctx: RequestContext,
+    outbox: FrameOutbox,
+    answer: CachedAnswer,
+    *,
+    model: str,
+    guard: str,
+    citations: tuple[str, ...],
+) -> None:
+    request_id, gateway = ctx.request_id, ctx.node.instance
+    stream = outbox.open(subjects.frames(gateway, guard, request_id), request_id, ctx.envelope.attempt)
+    await stream.send(
+        Prologue(
+            request_id=request_id,
+            sender=gateway,
+            seq=0,
+            model=model,
+            replica="cache",
+            gateway=gateway,
+            guard=guard,
+            cache="exact",
+            citations=citations,
+        )
+    )
+    for start in range(0, len(answer.text), PIECE_CHARACTERS):
+        piece = answer.text[start : start + PIECE_CHARACTERS]
+        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, text=piece))
+    await stream.send(
+        End(
+            request_id=request_id,
+            sender=gateway,
+            seq=0,
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+        )
+    )
+    outbox.ended(stream)
+
+
+def cache_hit_record(
+    envelope: Envelope, model: str, answer: CachedAnswer, started_at: float, ended_at: float
+) -> UsageRecord:
+    """The row says what the answer would have cost, and by its outcome that it cost nothing."""
+    return UsageRecord(
+        request_id=envelope.request_id,
+        run_id=envelope.run_id,
+        attempt=envelope.attempt,
+        tenant=envelope.tenant,
+        model=model,
+        replica="cache",
+        usage=answer.usage,
+        outcome="cache_hit",
+        finish_reason=answer.finish_reason,
+        started_at=started_at,
+        ended_at=ended_at,
+    )

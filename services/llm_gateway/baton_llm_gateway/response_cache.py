@@ -1,0 +1,89 @@
+"""The exact response cache: the same question, asked again by the same tenant, under the same policy.
+
+In memory, least recently used first out, bounded in bytes and in age. Text in it is masked text, as it was
+before the output guardrails: a hit passes today's. Owns its entries; knows no bus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from baton_common.clock import Clock
+from baton_contracts.frames import FinishReason, Usage
+from baton_contracts.prompt import Prompt, Sampling
+
+ENTRY_OVERHEAD_BYTES = 512
+"""Key, usage and the dictionary's own share."""
+
+
+@dataclass(frozen=True)
+class CachedAnswer:
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.text.encode()) + ENTRY_OVERHEAD_BYTES
+
+
+def cache_key(*, tenant_id: str, model: str, prompt: Prompt, sampling: Sampling, policy_version: str) -> str:
+    """SHA-256 over all that could change the answer, in a form without ambiguity.
+
+    The masked values themselves are not in it: the same masked text has the same masked answer.
+    """
+    parts = [
+        tenant_id,
+        model,
+        policy_version,
+        [[message.role, message.name, message.text] for message in prompt.messages],
+        prompt.citations,
+        sampling.model_dump(mode="json"),
+    ]
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
+def may_be_cached(sampling: Sampling, *, sampled_too: bool) -> bool:
+    """Greedy and seeded answers repeat themselves; a free sample is expected to differ each time."""
+    return sampled_too or sampling.temperature == 0 or sampling.seed is not None
+
+
+class ResponseCache:
+    def __init__(self, clock: Clock, *, max_bytes: int, ttl_seconds: float) -> None:
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._ttl = ttl_seconds
+        self._entries: OrderedDict[str, tuple[CachedAnswer, float]] = OrderedDict()
+        self.num_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> CachedAnswer | None:
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        answer, stored_at = found
+        if self._clock.monotonic() - stored_at > self._ttl:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return answer
+
+    def put(self, key: str, answer: CachedAnswer) -> None:
+        """An answer larger than the whole cache is not kept."""
+        if key in self._entries:
+            self._drop(key)
+        if answer.num_bytes > self._max_bytes:
+            return
+        self._entries[key] = (answer, self._clock.monotonic())
+        self.num_bytes += answer.num_bytes
+        while self.num_bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: str) -> None:
+        answer, _ = self._entries.pop(key)
+        self.num_bytes -= answer.num_bytes
