@@ -1,0 +1,95 @@
+"""The prompt's shape: system, history, documents, question. Pure.
+
+What is the same from one request to the next stands first and is byte-identical, so that its KV blocks are
+found in the prefix cache. Documents differ each time: they stand inside the last user message, before the
+question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from baton_contracts.prompt import Chunk, Message, Part, Prompt
+from baton_prompt_builder.ranking import Passage
+
+DOCUMENTS_MARK = "Documents:\n\n"
+QUESTION_MARK = (
+    "Answer the question from these documents, and name those that you use by their numbers, like [1]. "
+    "If they do not hold the answer, say so.\n\nQuestion: "
+)
+_MARKS_IN_DOCUMENT = re.compile(r"^(?=[ \t]*(?:\[\d+\]|Documents:|Question:))", re.MULTILINE)
+
+SYSTEM_ROLES = ("system", "developer")
+
+
+def with_system_prompt(messages: Sequence[Message], default: str) -> tuple[Message, ...]:
+    """The client's own system message, where there is one, else the default one, goes first."""
+    if messages[0].role in SYSTEM_ROLES or not default:
+        return tuple(messages)
+    return (Message(role="system", parts=(Part(text=default, origin="builder"),)), *messages)
+
+
+def with_history(history: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Leading system messages, then the stored history, then what is new. A stored system message is used
+    only where the client sends none now."""
+    num_leading = next(
+        (index for index, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages)
+    )
+    leading, rest = messages[:num_leading], messages[num_leading:]
+    stored = [message for message in history if message.role in SYSTEM_ROLES]
+    turns = [message for message in history if message.role not in SYSTEM_ROLES]
+    return (*(leading or stored[-1:]), *turns, *rest)
+
+
+def last_question(messages: Sequence[Message]) -> int | None:
+    """Index of the last user message."""
+    return next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user"), None)
+
+
+def build_prompt(messages: Sequence[Message], passages: Sequence[Passage]) -> Prompt:
+    index = last_question(messages)
+    if index is None or not passages:
+        return Prompt(messages=tuple(messages))
+    question = messages[index]
+    parts = (*document_parts(passages), *question.parts)
+    asked = question.model_copy(update={"parts": parts})
+    return Prompt(messages=(*messages[:index], asked, *messages[index + 1 :]), chunks=_chunks(passages))
+
+
+def document_parts(passages: Sequence[Passage]) -> tuple[Part, ...]:
+    parts: list[Part] = [Part(text=DOCUMENTS_MARK, origin="builder")]
+    for number, passage in enumerate(passages, start=1):
+        chunk = passage.chunk
+        parts.append(Part(text=f"[{number}] {_one_line(chunk.label)}:\n", origin="builder"))
+        parts.append(Part(text=as_plain_text(chunk.text), origin="document", chunk_id=chunk.chunk_id))
+        parts.append(Part(text="\n\n", origin="builder"))
+    parts.append(Part(text=QUESTION_MARK, origin="builder"))
+    return tuple(parts)
+
+
+def as_plain_text(text: str) -> str:
+    """A line that looks like one of our own marks is quoted. Template tokens need nothing here: the engine
+    encodes all text of messages as text."""
+    return _MARKS_IN_DOCUMENT.sub("> ", text)
+
+
+def _one_line(label: str) -> str:
+    return " ".join(label.split())
+
+
+def _chunks(passages: Sequence[Passage]) -> tuple[Chunk, ...]:
+    return tuple(
+        Chunk(
+            chunk_id=passage.chunk.chunk_id,
+            citation=number,
+            source=citation_source(passage),
+            score=round(passage.score, 4),
+        )
+        for number, passage in enumerate(passages, start=1)
+    )
+
+
+def citation_source(passage: Passage) -> str:
+    """Where a citation leads, for people: file name and heading."""
+    return " > ".join((passage.chunk.source, *passage.chunk.headings))

@@ -1,0 +1,64 @@
+"""HTML to Markdown-like text: headings, paragraphs, lists and code survive; scripts, menus and markup don't.
+
+Walks the parsed tree with a stack of its own, so depth of nesting is no danger.
+"""
+
+from __future__ import annotations
+
+import re
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_DROPPED = ["script", "style", "template", "noscript", "nav", "iframe", "svg", "form", "button", "select"]
+_AROUND: dict[str, tuple[str, str]] = {
+    **{f"h{level}": (f"\n\n{'#' * level} ", "\n\n") for level in range(1, 7)},
+    **dict.fromkeys(
+        ["p", "div", "section", "article", "main", "header", "footer", "aside"], ("\n\n", "\n\n")
+    ),
+    **dict.fromkeys(["ul", "ol", "dl", "dt", "dd", "table", "blockquote", "figure"], ("\n\n", "\n\n")),
+    **dict.fromkeys(["figcaption", "caption", "details", "summary", "hr"], ("\n\n", "\n\n")),
+    "li": ("\n- ", "\n"),
+    "tr": ("\n", "\n"),
+    "td": ("", " | "),
+    "th": ("", " | "),
+    "br": ("\n", ""),
+}
+"""What is written before and after an element's content."""
+_SPACES = re.compile(r"[ \t\r\n\f]+")
+_TEXT = "-text"
+
+
+def html_to_markdown(html: str) -> str:
+    """The page's title is its first heading, unless it has a heading of level 1 of its own."""
+    tree = LexborHTMLParser(html)
+    title = tree.css_first("head > title")
+    heading = _SPACES.sub(" ", title.text()).strip() if title else ""
+    has_h1 = tree.css_first("h1") is not None
+    tree.strip_tags(_DROPPED)
+    body = _walk(tree.body) if tree.body else ""
+    return f"# {heading}\n\n{body}" if heading and body and not has_h1 else body
+
+
+def _walk(root: LexborNode) -> str:
+    pieces: list[str] = []
+    stack: list[LexborNode | str] = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            pieces.append(item)
+        elif item.tag == _TEXT:
+            pieces.append(_text(item, at_start=not pieces or pieces[-1].endswith(("\n", " "))))
+        elif item.tag == "pre":
+            pieces.append(f"\n\n```\n{item.text().strip(chr(10))}\n```\n\n")
+        else:
+            before, after = _AROUND.get(item.tag or "", ("", ""))
+            pieces.append(before)
+            stack.append(after)
+            stack.extend(reversed(list(item.iter(include_text=True))))
+    lines = "".join(pieces).split("\n")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def _text(node: LexborNode, *, at_start: bool) -> str:
+    collapsed = _SPACES.sub(" ", node.text(deep=False))
+    return collapsed.lstrip(" ") if at_start else collapsed
