@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 
-import nats
 import nats.errors
 import nats.js.errors
+from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
@@ -153,8 +153,9 @@ async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
     async def ignore(_: Exception) -> None:
         """The call that failed says so itself."""
 
+    client = Client()
     try:
-        client = await nats.connect(
+        await client.connect(
             operator.nats_url,
             user=operator.user,
             password=operator.password,
@@ -166,6 +167,7 @@ async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
             error_cb=ignore,
         )
     except (OSError, nats.errors.Error, TimeoutError) as error:
+        await client.close()
         raise unreachable from error
     try:
         yield KeyBook(await _bucket(client.jetstream()))

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -76,3 +77,5 @@ async def _greeting(port: int) -> bytes:
         return b""
     finally:
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
