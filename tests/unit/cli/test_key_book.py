@@ -1,0 +1,98 @@
+"""API keys: hashed, listed, revoked, on a real bus."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from itertools import count
+
+import nats
+import pytest
+from nats.js.kv import KeyValue
+
+from baton_cli.errors import CliError
+from baton_cli.keys import KeyBook, KeyRecord, Operator, hash_key, new_key, open_key_book
+
+
+@pytest.fixture
+async def bucket(nats_url: str) -> AsyncIterator[KeyValue]:
+    client = await nats.connect(nats_url)
+    yield await client.jetstream().create_key_value(bucket=f"keys_{secrets.token_hex(4)}")
+    await client.close()
+
+
+@pytest.fixture
+def book(bucket: KeyValue) -> KeyBook:
+    minutes = count()
+    return KeyBook(bucket, lambda: datetime(2026, 11, 29, 14, next(minutes), tzinfo=UTC))
+
+
+def test_the_hash_is_plain_sha256() -> None:
+    assert hash_key("sk-baton-test") == "bd5ee407475ff0b0823e09cba1331ccdcfbb92ca22d2245815fa7bb2f525f23b"
+
+
+def test_keys_are_long_random_and_marked() -> None:
+    first, second = new_key(), new_key()
+    assert first.startswith("sk-baton-")
+    assert len(first) == len("sk-baton-") + 43
+    assert first != second
+
+
+async def test_the_bus_gets_the_digest_and_never_the_key(book: KeyBook, bucket: KeyValue) -> None:
+    key, record = await book.create(tenant_id="acme", team="red", name="ci")
+    entry = await bucket.get(hash_key(key))
+    assert entry.value is not None
+    assert key.encode() not in entry.value
+    assert KeyRecord.decode(entry.value) == record
+    assert (record.tenant_id, record.team, record.name, record.revoked) == ("acme", "red", "ci", False)
+    assert record.created_at == "2026-11-29T14:00:00+00:00"
+
+
+async def test_a_revoked_key_stays_in_the_list(book: KeyBook) -> None:
+    assert await book.list() == []
+    _, first = await book.create(tenant_id="acme", team="red", name="one")
+    _, second = await book.create(tenant_id="acme", team="red", name="two")
+    await book.revoke(first.key_id)
+    assert [(record.key_id, record.revoked) for record in await book.list()] == [
+        (first.key_id, True),
+        (second.key_id, False),
+    ]
+
+
+async def test_an_unknown_id_is_not_revoked_in_silence(book: KeyBook) -> None:
+    with pytest.raises(CliError, match="key_nothing"):
+        await book.revoke("key_nothing")
+
+
+async def test_a_new_development_key_replaces_the_old_one_and_no_other(
+    book: KeyBook, bucket: KeyValue
+) -> None:
+    key, other = await book.create(tenant_id="acme", team="red", name="one")
+    await book.put_dev_key("sk-first-dev-key")
+    await book.put_dev_key("sk-first-dev-key")
+    await book.put_dev_key("sk-second-dev-key")
+    assert sorted(await bucket.keys()) == sorted([hash_key(key), hash_key("sk-second-dev-key")])
+    assert [record.key_id for record in await book.list()] == [other.key_id, "dev"]
+
+
+async def test_a_record_that_is_not_one_is_left_alone(book: KeyBook, bucket: KeyValue) -> None:
+    await bucket.put("foreign", b"not json")
+    await bucket.put("list", b"[1]")
+    assert await book.list() == []
+    assert sorted(await bucket.keys()) == ["foreign", "list"]
+
+
+async def test_a_bus_that_is_gone_is_a_sentence() -> None:
+    operator = Operator("nats://127.0.0.1:1", "operator", "pw")
+    with pytest.raises(CliError, match=r"does not answer\. Is Baton running"):
+        async with open_key_book(operator):
+            pytest.fail("connected to nothing")
+
+
+async def test_the_bucket_is_made_if_the_edge_did_not(nats_url: str) -> None:
+    async with open_key_book(Operator(nats_url, "", "")) as book:
+        key, record = await book.create(tenant_id="acme", team="red", name="one")
+    async with open_key_book(Operator(nats_url, "", "")) as book:
+        assert record in await book.list()
+    assert key.startswith("sk-baton-")
