@@ -1,0 +1,19 @@
+"""Starts the edge: `python -m baton_edge_api`."""
+
+from __future__ import annotations
+
+from baton_common.service import run_service
+from baton_common.settings import load_settings
+from baton_edge_api.server import check_tls, listen
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.wiring import wire
+
+
+def main() -> None:
+    settings = load_settings(EdgeSettings)
+    check_tls(settings)
+    run_service("edge_api", settings, wire(settings, listen(settings)))
+
+
+if __name__ == "__main__":
+    main()

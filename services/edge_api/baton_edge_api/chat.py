@@ -1,0 +1,138 @@
+"""POST /v1/chat/completions: from HTTP to a request on the relay.
+
+Owns the order of the checks (key, seat, body, validation) and what the envelope says. The way of the answer
+is chat_answer's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from baton_common.errors import RequestFailed
+from baton_common.frame_inbox import FrameQueue
+from baton_contracts.envelope import Envelope, Tenant
+from baton_edge_api.actor import Desk
+from baton_edge_api.body import read_body
+from baton_edge_api.chat_answer import ChatAnswer
+from baton_edge_api.conversation_log import ConversationLog
+from baton_edge_api.exchange import Exchange, exchange_of, header
+from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.metrics import Metrics
+from baton_edge_api.request_trace import RequestTrace
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.validation import ChatQuestion, read_chat
+
+_BIG_BODY = 256 * 1024
+"""Parsed in a thread, so that other streams go on."""
+
+
+@dataclass(frozen=True)
+class ChatParts:
+    """What a chat request needs of the process."""
+
+    desk: Desk
+    ring: KeyRing
+    conversations: ConversationLog
+    metrics: Metrics
+    settings: EdgeSettings
+
+
+class ChatEndpoint:
+    def __init__(self, parts: ChatParts) -> None:
+        self._parts = parts
+        self.is_in_flight = parts.desk.is_in_flight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = self._parts
+        exchange = exchange_of(scope)
+        tenant = parts.ring.tenant_of(header(scope, b"authorization"))
+        trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)
+        with parts.desk.seat(exchange.request_id) as queue, parts.metrics.in_flight.track_inprogress():
+            try:
+                question = await self._read(scope, receive, exchange, trace)
+            except RequestFailed as failed:
+                await self._trace_refusal(exchange, tenant, trace, failed)
+                raise
+            envelope = self._envelope(exchange, tenant, question, trace)
+            await self._answer(envelope, question, queue, trace, exchange, receive, send)
+
+    async def _read(
+        self, scope: Scope, receive: Receive, exchange: Exchange, trace: RequestTrace
+    ) -> ChatQuestion:
+        settings = self._parts.settings
+        body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_timeout)
+        exchange.body_read = True
+        trace.body_read(len(body))
+        if len(body) > _BIG_BODY:
+            question = await asyncio.to_thread(self._understand, body)
+        else:
+            question = self._understand(body)
+        if _forbids_storing(header(scope, b"cache-control")):
+            return question.without_cache()
+        return question
+
+    def _understand(self, body: bytes) -> ChatQuestion:
+        settings = self._parts.settings
+        try:
+            raw = parse_json(body)
+        except NotJson as error:
+            raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
+        return read_chat(raw, strict=settings.strict, max_text_chars=settings.max_text_chars)
+
+    def _envelope(
+        self, exchange: Exchange, tenant: Tenant, question: ChatQuestion, trace: RequestTrace
+    ) -> Envelope:
+        now = trace.wall()
+        return Envelope(
+            request_id=exchange.request_id,
+            run_id=secrets.token_hex(4),
+            tenant=tenant,
+            edge=self._parts.desk.node.instance,
+            conversation_id=question.conversation_id or f"conv-{secrets.token_hex(12)}",
+            deadline=now + self._parts.settings.request_timeout,
+            sent_at=now,
+            parent_span_id=trace.root_id,
+        )
+
+    async def _answer(
+        self,
+        envelope: Envelope,
+        question: ChatQuestion,
+        queue: FrameQueue,
+        trace: RequestTrace,
+        exchange: Exchange,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        parts = self._parts
+        answer = ChatAnswer(
+            node=parts.desk.node,
+            settings=parts.settings,
+            conversations=parts.conversations,
+            metrics=parts.metrics,
+            exchange=exchange,
+            envelope=envelope,
+            question=question,
+            queue=queue,
+            trace=trace,
+            send=send,
+        )
+        await answer.run(receive)
+
+    async def _trace_refusal(
+        self, exchange: Exchange, tenant: Tenant, trace: RequestTrace, failed: RequestFailed
+    ) -> None:
+        trace.attributes["error"] = failed.error.code
+        await trace.close(exchange.request_id, tenant.tenant_id, status="error", last_byte=trace.wall())
+
+
+def _forbids_storing(cache_control: str | None) -> bool:
+    if not cache_control:
+        return False
+    directives = {part.strip().lower() for part in cache_control.split(",")}
+    return bool(directives & {"no-store", "no-cache"})

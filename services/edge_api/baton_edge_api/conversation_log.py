@@ -1,0 +1,63 @@
+"""Hands finished exchanges to after-answer: stored before the answer ends if possible, later if not.
+
+Owns what could not be stored yet. A record is lost only with this process, or when MAX_WAITING others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from baton_common.bus import Bus
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.records import ConversationRecord
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 1000
+RETRY_SECONDS = 1.0
+
+
+class ConversationLog:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    async def keep(self, record: ConversationRecord, seconds: float) -> bool:
+        """True when it is stored. After `seconds` it goes on in the background and the answer is False."""
+        if len(self._waiting) >= MAX_WAITING:
+            log.error("conversation of %s dropped: %d wait already", record.request_id, MAX_WAITING)
+            return False
+        task = asyncio.create_task(self._store(record))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        done, _ = await asyncio.wait((task,), timeout=seconds)
+        return bool(done)
+
+    async def _store(self, record: ConversationRecord) -> None:
+        subject = subjects.after("conversation", record.request_id)
+        message_id = f"{record.request_id}-{record.run_id}-conversation"
+        payload = record.encode()
+        while True:
+            try:
+                await self._bus.publish_durable(subject, payload, message_id=message_id)
+            except BusError as error:
+                log.warning("conversation of %s not stored yet: %s", record.request_id, error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    async def flush(self, seconds: float) -> None:
+        """Waits for what is not stored yet, then gives it up."""
+        if not self._waiting:
+            return
+        _, late = await asyncio.wait(set(self._waiting), timeout=seconds)
+        if late:
+            log.error("%d conversations could not be stored", len(late))
+        for task in late:
+            task.cancel()

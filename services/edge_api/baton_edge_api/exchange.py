@@ -1,0 +1,64 @@
+"""One HTTP request and what the edge knows of it before anything else: its id, its times, its caller.
+
+Owns the choice of the request id. Knows nothing of routes or of NATS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import Scope
+
+from baton_common.errors import RequestFailed
+from baton_contracts.identifiers import new_request_id, parse_request_id
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass
+class Exchange:
+    request_id: str
+    started: float
+    """Unix time in seconds at which the first byte of the request was seen."""
+    parent_span_id: str | None = None
+    abort: Callable[[], None] = _nothing
+    """Cuts the connection, whatever still waits to be written."""
+    body_read: bool = False
+    status: int = 0
+    """Of the answer, once it has begun."""
+
+
+def exchange_of(scope: Scope) -> Exchange:
+    exchange = scope["baton.exchange"]
+    assert isinstance(exchange, Exchange)
+    return exchange
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The value of a header that stands once; None otherwise."""
+    values = [value for key, value in scope["headers"] if key == name]
+    return values[0].decode("latin-1") if len(values) == 1 else None
+
+
+def choose_request_id(scope: Scope, is_in_flight: Callable[[str], bool]) -> tuple[str, str | None]:
+    """The id and the client's span, if it brought one. Raises RequestFailed if the client's id can't be one.
+
+    A trace id may cover several requests, so one that is under way is left alone; an `x-request-id` is meant.
+    """
+    given = [value for key, value in scope["headers"] if key == b"x-request-id"]
+    if given:
+        parsed = parse_request_id(given[0].decode("latin-1")) if len(given) == 1 else None
+        if parsed is None:
+            text = "x-request-id must be 32 hex digits or a UUID, given once. Leave it out to get one."
+            raise RequestFailed.because("invalid_request_id", text, param="x-request-id")
+        return parsed, None
+    trace = _TRACEPARENT.fullmatch(header(scope, b"traceparent") or "")
+    if trace and parse_request_id(trace[1]) and trace[2].strip("0") and not is_in_flight(trace[1]):
+        return trace[1], trace[2]
+    return new_request_id(), None

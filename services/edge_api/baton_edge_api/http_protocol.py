@@ -1,0 +1,86 @@
+"""HTTP/1.1 on one connection: uvicorn's protocol, with the time of the first byte, bounds on headers in
+bytes and seconds, and errors in the form that clients of this API expect.
+
+Knows nothing of requests beyond their head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import new_request_id
+from baton_edge_api.answers import CLOSE, error_answer
+
+MAX_HEAD_BYTES = 64 * 1024
+
+
+def make_protocol(header_seconds: float) -> type[HttpToolsProtocol]:
+    class EdgeProtocol(HttpToolsProtocol):
+        _head_timer: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+        _first_byte = 0.0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            super().connection_made(transport)
+            self._await_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end_head()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._head_timer is not None:
+                self._first_byte = self._first_byte or time.time()
+                self._head_bytes += len(data)
+            super().data_received(data)
+            if self._head_timer is not None and self._head_bytes > MAX_HEAD_BYTES:
+                self.send_400_response(f"Headers larger than {MAX_HEAD_BYTES} bytes.")
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._head_timer is None:
+                self._await_head()
+                self._first_byte = time.time()
+            scope: dict[str, Any] = self.scope  # pyright: ignore[reportAssignmentType]  # ASGI allows more keys
+            scope["baton.first_byte"] = self._first_byte
+            scope["baton.abort"] = self.transport.abort
+
+        def on_headers_complete(self) -> None:
+            self._end_head()
+            super().on_headers_complete()
+
+        def _await_head(self) -> None:
+            self._head_bytes, self._first_byte = 0, 0.0
+            self._head_timer = self.loop.call_later(header_seconds, self._head_too_slow)
+
+        def _end_head(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _head_too_slow(self) -> None:
+            self._head_timer = None
+            if self._first_byte:
+                self.send_400_response(f"The headers did not arrive within {header_seconds:g} s.")
+            else:
+                self.transport.close()
+
+        def send_400_response(self, msg: str) -> None:
+            self._end_head()
+            if self.transport.is_closing():
+                return
+            if self.cycle is not None and not self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+                self.transport.close()  # in the middle of another answer: nothing can be said
+                return
+            answer = error_answer(ErrorBody(code="invalid_request", message=msg))
+            headers = [*answer.all_headers(), CLOSE, (b"x-request-id", new_request_id().encode())]
+            head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + answer.body)
+            self.transport.close()
+
+    return EdgeProtocol

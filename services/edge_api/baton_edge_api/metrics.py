@@ -1,0 +1,176 @@
+"""What the edge counts, in the names that vLLM's dashboards know, and the gauges of each replica.
+
+Owns one Prometheus registry. Times of tokens are observed after the last byte, never between two tokens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from baton_contracts.frames import Usage
+from baton_contracts.heartbeats import ReplicaHeartbeat
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+_TTFT = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+    7.5,
+    10,
+    20,
+    40,
+    80,
+    160,
+)
+_TOKEN = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+)
+_E2E = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
+
+
+class ReplicaCollector(Collector):
+    """The replicas' own figures, as of their last heartbeat."""
+
+    def __init__(self, fresh: Callable[[], list[ReplicaHeartbeat]]) -> None:
+        self._fresh = fresh
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        heartbeats = self._fresh()
+        for name, text, value in _GAUGES:
+            gauge = GaugeMetricFamily(name, text, labels=("model_name", "replica"))
+            for heartbeat in heartbeats:
+                gauge.add_metric((heartbeat.model, heartbeat.replica), value(heartbeat))
+            yield gauge
+        for name, text, value in _COUNTERS:
+            counter = CounterMetricFamily(name, text, labels=("model_name", "replica"))
+            for heartbeat in heartbeats:
+                counter.add_metric((heartbeat.model, heartbeat.replica), value(heartbeat))
+            yield counter
+
+
+_Read = Callable[[ReplicaHeartbeat], float]
+
+_GAUGES: tuple[tuple[str, str, _Read], ...] = (
+    ("vllm:num_requests_running", "Requests in the batch.", lambda beat: beat.num_running),
+    ("vllm:num_requests_waiting", "Requests waiting for a seat.", lambda beat: beat.num_waiting),
+    ("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.", lambda beat: beat.kv_usage),
+    ("baton:kv_blocks", "KV blocks there are.", lambda beat: beat.kv_blocks_total),
+    ("baton:kv_blocks_held", "KV blocks in use.", lambda beat: beat.kv_blocks_held),
+    ("baton:waiting_tokens", "Prompt tokens that wait.", lambda beat: beat.waiting_tokens),
+    ("baton:replica_ready", "1 if it takes requests.", lambda beat: float(beat.state == "ready")),
+)
+_COUNTERS: tuple[tuple[str, str, _Read], ...] = (
+    ("vllm:num_preemptions", "Requests set back to be computed again.", lambda beat: beat.preemptions_total),
+    ("vllm:prefix_cache_queries", "Prompt tokens looked up.", lambda beat: beat.prompt_tokens_total),
+    (
+        "vllm:prefix_cache_hits",
+        "Prompt tokens found in the cache.",
+        lambda beat: beat.prefix_hit_tokens_total,
+    ),
+    ("baton:replica_generation_tokens", "Tokens produced.", lambda beat: beat.generation_tokens_total),
+    ("baton:replica_requests_finished", "Requests finished.", lambda beat: beat.finished_requests_total),
+)
+
+
+class Metrics:
+    def __init__(self, fresh: Callable[[], list[ReplicaHeartbeat]]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(ReplicaCollector(fresh))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        model = ("model_name",)
+        self._http = self._counter(
+            "baton:http_requests", "Answers, by route and status.", ("route", "status")
+        )
+        self._errors = self._counter("baton:errors", "Errors told to clients.", ("code", "stop"))
+        self._finished = self._counter(
+            "vllm:request_success", "Answers that came to their end.", (*model, "finished_reason")
+        )
+        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens of answers.", model)
+        self._tokens = self._counter("vllm:generation_tokens", "Tokens of answers.", model)
+        self._ttft = self._histogram(
+            "vllm:time_to_first_token_seconds", "From first byte to first text.", _TTFT
+        )
+        self._gap = self._histogram("vllm:inter_token_latency_seconds", "Between two pieces of text.", _TOKEN)
+        self._tpot = self._histogram(
+            "vllm:time_per_output_token_seconds", "Mean of an answer, after its first token.", _TOKEN
+        )
+        self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "From first to last byte.", _E2E)
+        self.in_flight = Gauge("baton:requests_in_flight", "Chat requests under way.", registry=self.registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, ("model_name",), buckets=buckets, registry=self.registry)
+
+    def answered(self, route: str, status: int) -> None:
+        self._http.labels(route, str(status)).inc()
+
+    def failed(self, code: str, stop: str | None) -> None:
+        self._errors.labels(code, stop or "edge_api").inc()
+
+    def finished(
+        self, model: str, reason: str, usage: Usage, times: list[float], *, began: float, ended: float
+    ) -> None:
+        """`times` are those at which pieces of text were sent; all are of one clock, in seconds."""
+        self._finished.labels(model, reason).inc()
+        self._prompt_tokens.labels(model).inc(usage.prompt_tokens)
+        self._tokens.labels(model).inc(usage.completion_tokens)
+        self._e2e.labels(model).observe(ended - began)
+        if not times:
+            return
+        self._ttft.labels(model).observe(times[0] - began)
+        if usage.completion_tokens > 1:
+            self._tpot.labels(model).observe((times[-1] - times[0]) / (usage.completion_tokens - 1))
+        observe = self._gap.labels(model).observe
+        for before, after in itertools.pairwise(times):
+            observe(after - before)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

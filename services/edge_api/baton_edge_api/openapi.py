@@ -1,0 +1,181 @@
+"""The OpenAPI 3.1 document of the edge, made from the HTTP models: `python -m baton_edge_api.openapi`.
+
+Owns what each path takes and gives, for people and generators. The models themselves are contracts'.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from baton_contracts import CONTRACT_VERSION, openai_api
+
+_JSON = "application/json"
+_REF = "#/components/schemas/"
+
+_MODELS = (
+    openai_api.ChatCompletionRequest,
+    openai_api.ChatCompletion,
+    openai_api.ChatCompletionChunk,
+    openai_api.ErrorAnswer,
+    openai_api.ModelCard,
+    openai_api.ModelList,
+    openai_api.DocumentRequest,
+    openai_api.DocumentAnswer,
+)
+
+_REQUEST_ID_HEADER = {
+    "description": "The id of this request in traces, ledger and logs.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+}
+
+
+def _content(schema: str, media_type: str = _JSON) -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": f"{_REF}{schema}"}}}
+
+
+def _answer(description: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": description, "headers": {"x-request-id": _REQUEST_ID_HEADER}}
+    return answer | ({"content": content} if content else {})
+
+
+def _any_json(description: str) -> dict[str, Any]:
+    return _answer(description, {_JSON: {"schema": {"type": "object"}}})
+
+
+def _operation(name: str, summary: str, success: dict[str, Any], *, key: bool, **more: Any) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {
+            "200": success,
+            "default": _answer("Anything else; the status says which kind.", _content("ErrorAnswer")),
+        },
+    }
+    return operation | ({} if key else {"security": []}) | more
+
+
+def _parameter(name: str, where: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": where,
+        "required": where == "path",
+        "description": description,
+        "schema": {"type": "string"},
+    }
+
+
+def _body(schema: str) -> dict[str, Any]:
+    return {"required": True, "content": _content(schema)}
+
+
+def _chat() -> dict[str, Any]:
+    content = _content("ChatCompletion") | _content("ChatCompletionChunk", "text/event-stream")
+    return _operation(
+        "createChatCompletion",
+        "Answer a chat, whole or as server-sent events.",
+        _answer("The answer; with `stream`, one event a chunk, then `[DONE]`.", content),
+        key=True,
+        requestBody=_body("ChatCompletionRequest"),
+        parameters=[
+            _parameter("x-request-id", "header", "Your own id: 32 hex digits or a UUID."),
+            _parameter("cache-control", "header", "`no-store`: neither read nor write the response cache."),
+        ],
+    )
+
+
+def _v1_paths() -> dict[str, Any]:
+    model = _parameter("name", "path", "A served model or an alias.")
+    trace = _parameter("request_id", "path", "As in x-request-id.")
+    conversation = _parameter("conversation_id", "path", "As in x-conversation-id.")
+    request = _parameter("request_id", "query", "As in x-request-id.")
+    source = _parameter("source", "query", "The document's name.")
+    document = _operation(
+        "addDocument",
+        "Add a document to what answers may draw on, or replace it.",
+        _answer("What changed.", _content("DocumentAnswer")),
+        key=True,
+        requestBody=_body("DocumentRequest"),
+    )
+    removal = _operation(
+        "removeDocument", "Take a document out.", _any_json("Done."), key=True, parameters=[source]
+    )
+    return {
+        "/v1/chat/completions": {"post": _chat()},
+        "/v1/models": {
+            "get": _operation(
+                "listModels", "Models served now.", _answer("All.", _content("ModelList")), key=True
+            )
+        },
+        "/v1/models/{name}": {
+            "get": _operation(
+                "getModel", "One model.", _answer("It.", _content("ModelCard")), key=True, parameters=[model]
+            )
+        },
+        "/v1/traces/{request_id}": {
+            "get": _operation(
+                "getTrace", "A request's way.", _any_json("Its spans."), key=True, parameters=[trace]
+            )
+        },
+        "/v1/conversations/{conversation_id}": {
+            "get": _operation(
+                "getConversation",
+                "A stored conversation.",
+                _any_json("Its turns."),
+                key=True,
+                parameters=[conversation],
+            )
+        },
+        "/v1/usage": {
+            "get": _operation(
+                "getUsage",
+                "Ledger rows of a request.",
+                _any_json("The rows."),
+                key=True,
+                parameters=[request],
+            )
+        },
+        "/v1/documents": {"post": document, "delete": removal},
+    }
+
+
+def _open_paths() -> dict[str, Any]:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "/healthz": {"get": _operation("healthz", "Is the process alive?", _any_json("It is."), key=False)},
+        "/readyz": {
+            "get": _operation(
+                "readyz", "Would a question be answered now?", _any_json("It would."), key=False
+            )
+        },
+        "/metrics": {
+            "get": _operation("metrics", "Prometheus metrics.", _answer("Metrics.", text), key=False)
+        },
+    }
+
+
+def document() -> dict[str, Any]:
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in _MODELS], ref_template=_REF + "{model}"
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Baton", "version": CONTRACT_VERSION, "license": {"name": "Apache-2.0"}},
+        "security": [{"bearer": []}],
+        "paths": _v1_paths() | _open_paths(),
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": definitions["$defs"],
+        },
+    }
+
+
+def document_bytes() -> bytes:
+    return (json.dumps(document(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(document_bytes())

@@ -1,0 +1,169 @@
+"""One request on the relay, as the edge sees it: handed on, answered by frames, watched, cancelled.
+
+Owns the question "who holds it now, and is that process alive". Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from baton_common.cancels import broadcast_cancel
+from baton_common.errors import BusError, RequestFailed, StreamBroken
+from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
+from baton_common.handoff import hand_on
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Cancel, Data, End, Error, Held, Prologue
+from baton_contracts.handoffs import PromptHandoff
+from baton_contracts.prompt import ChatRequest
+from baton_contracts.subjects import Service
+from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted
+
+_ORDER: tuple[Service, ...] = ("prompt_builder", "input_guardrails", "llm_gateway")
+"""Stops that say "I hold it now" before an answer begins, in the order of the relay."""
+
+
+@dataclass
+class CancelOutcome:
+    num_acks: int = 0
+    blocks_freed: int | None = None
+    """KV blocks that the engine gave back; None if no engine said so."""
+
+
+class RelayCall:
+    def __init__(
+        self, node: Node, queue: FrameQueue, envelope: Envelope, trip: Callable[[Interrupt], None]
+    ) -> None:
+        self._node = node
+        self._queue = queue
+        self._envelope = envelope
+        self._trip = trip
+        self._unwatch: list[Callable[[], None]] = []
+        self._held_by = -1
+        self.prologue: Prologue | None = None
+        self.over = False
+        """True once the relay has said its last word on this request, or never got it."""
+
+    async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
+        """Returns the instance that took it. Raises RequestFailed: nobody is there, nobody takes it, or it is
+        too large for the bus."""
+        envelope, clock = self._envelope, self._node.clock
+
+        def encode() -> bytes:
+            sent = envelope.model_copy(update={"sent_at": clock.wall()})
+            payload = PromptHandoff(envelope=sent, chat=chat).encode()
+            if len(payload) > max_bytes:
+                text = f"The request takes {len(payload)} bytes on the bus; {max_bytes} fit. Send less text."
+                raise RequestFailed.because("request_too_large", text, param="messages")
+            return payload
+
+        try:
+            ack = await hand_on(
+                self._node.bus,
+                clock,
+                subjects.prompt(envelope.request_id),
+                encode,
+                to="prompt_builder",
+                deadline=envelope.deadline,
+            )
+        except RequestFailed as failed:
+            self.over = failed.error.code != "stop_unresponsive"  # that one may still wake up and begin
+            raise
+        self._now_held_by("prompt_builder", ack.instance)
+        return ack.instance
+
+    async def begin(self) -> Prologue:
+        """Waits until an engine (or the cache) answers. Raises RequestFailed or Interrupted."""
+        while True:
+            frame = await self._next()
+            if isinstance(frame, Prologue):
+                self.prologue = frame
+                self._watch(("output_guardrails", frame.guard), ("llm_gateway", frame.gateway))
+                return frame
+            if isinstance(frame, Held):
+                self._now_held_by(frame.stop, frame.sender)
+            else:
+                text = "An answer came without its beginning."
+                raise Interrupted(Interrupt(ErrorBody(code="upstream_error", message=text), "lease_lost"))
+
+    async def next(self) -> Data | End:
+        """The next piece of the answer. Raises RequestFailed or Interrupted."""
+        while True:
+            frame = await self._next()
+            if isinstance(frame, Data):
+                return frame
+            if isinstance(frame, End):
+                self.over = True
+                return frame
+
+    async def _next(self) -> AnyFrame:
+        try:
+            frame = await self._queue.get()
+        except StreamBroken as broken:
+            raise Interrupted(self._broken(broken)) from broken
+        if isinstance(frame, Error):
+            self.over = True
+            raise RequestFailed(frame.error)
+        return frame
+
+    def _broken(self, broken: StreamBroken) -> Interrupt:
+        if isinstance(broken, QueueOverflow):
+            text = "The client is too slow for its answer."
+            return Interrupt(ErrorBody(code="slow_consumer", message=text), "slow_consumer")
+        if broken.lost:
+            return self._lost("output_guardrails")
+        text = "A part of the answer was lost on the way and could not be had again."
+        error = ErrorBody(code="stream_gap", message=text, stop="output_guardrails")
+        return Interrupt(error, "lease_lost")
+
+    def _lost(self, stop: Service) -> Interrupt:
+        text = f"{stop} was lost while it held the request. Try again."
+        return Interrupt(ErrorBody(code="stop_lost", message=text, stop=stop), "lease_lost")
+
+    def _now_held_by(self, stop: Service, instance: str) -> None:
+        place = _ORDER.index(stop) if stop in _ORDER else -1
+        if place > self._held_by and self.prologue is None:
+            self._held_by = place
+            self._watch((stop, instance))
+
+    def _watch(self, *holders: tuple[Service, str]) -> None:
+        """Watches these and no others."""
+        self._stop_watching()
+        for stop, instance in holders:
+            interrupt = self._lost(stop)
+            self._unwatch.append(
+                self._node.leases.watch(instance, lambda _, found=interrupt: self._trip(found))
+            )
+
+    def _stop_watching(self) -> None:
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch.clear()
+
+    async def cancel(self, reason: CancelReason) -> CancelOutcome:
+        """Tells whoever holds a part. Asked again while nobody who runs it has answered: a cancel may
+        overtake the handoff that it is meant for."""
+        outcome = CancelOutcome()
+        cancel = Cancel(request_id=self._envelope.request_id, reason=reason)
+        cached = self.prologue is not None and self.prologue.cache != "none"
+        for _ in range(1 if cached else 3):
+            try:
+                acks = await broadcast_cancel(self._node.bus, cancel, timeout=0.7, enough=3)
+            except BusError as error:
+                self._node.log.warning("cancel of %s not sent: %s", cancel.request_id, error)
+                break
+            outcome.num_acks += len(acks)
+            freed = [ack.blocks_freed for ack in acks if ack.blocks_freed is not None]
+            if freed:
+                outcome.blocks_freed = sum(freed)
+                break
+            if outcome.num_acks and self.prologue is None and not acks:
+                break  # the one that held it has stopped, and nobody else took it
+        return outcome
+
+    def close(self) -> None:
+        self._stop_watching()
+        self._queue.close()

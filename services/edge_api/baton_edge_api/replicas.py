@@ -1,0 +1,99 @@
+"""Which engine replicas there are, as their heartbeats tell: for the list of models, readiness and gauges.
+
+Owns the last heartbeat of each replica and how old it may be. Picks no replica: that is the router's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from baton_common.bus import Bus, BusMessage, Subscription
+from baton_common.catalog import Alias
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.heartbeats import REPLICA_STALE_AFTER_SECONDS, ReplicaHeartbeat
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    heartbeat: ReplicaHeartbeat
+    at: float
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    name: str
+    since: int
+    """Unix time in seconds at which this process first saw it."""
+    context_length: int | None
+    owned_by: str = "baton"
+
+
+class ReplicaBoard:
+    def __init__(
+        self,
+        bus: Bus,
+        aliases: Mapping[str, Alias],
+        *,
+        monotonic: Callable[[], float],
+        wall: Callable[[], float],
+        stale_after: float = REPLICA_STALE_AFTER_SECONDS,
+    ) -> None:
+        self._bus = bus
+        self._aliases = aliases
+        self._monotonic = monotonic
+        self._wall = wall
+        self._stale_after = stale_after
+        self._seen: dict[str, _Seen] = {}
+        self._first_seen: dict[str, int] = {}
+        self._started = int(wall())
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(subjects.REPLICA_ALL, self._on_message)
+
+    async def stop(self) -> None:
+        if self._subscription:
+            await self._subscription.unsubscribe()
+
+    def _on_message(self, message: BusMessage) -> None:
+        try:
+            self.note(ReplicaHeartbeat.decode(message.payload))
+        except MalformedMessage as error:
+            log.warning("heartbeat ignored: %s", error)
+
+    def note(self, heartbeat: ReplicaHeartbeat) -> None:
+        if heartbeat.state == "gone":
+            self._seen.pop(heartbeat.replica, None)
+            return
+        self._seen[heartbeat.replica] = _Seen(heartbeat, self._monotonic())
+        self._first_seen.setdefault(heartbeat.model, int(self._wall()))
+
+    def fresh(self) -> list[ReplicaHeartbeat]:
+        """Heartbeats that are not too old, in any state; the others are forgotten."""
+        oldest = self._monotonic() - self._stale_after
+        for name in [name for name, seen in self._seen.items() if seen.at < oldest]:
+            del self._seen[name]
+        return [seen.heartbeat for _, seen in sorted(self._seen.items())]
+
+    def ready(self) -> list[ReplicaHeartbeat]:
+        return [heartbeat for heartbeat in self.fresh() if heartbeat.state == "ready"]
+
+    def models(self) -> list[ServedModel]:
+        """What can be asked for now: served models, then aliases that stand for one of them."""
+        lengths: dict[str, int] = {}
+        for heartbeat in self.ready():
+            lengths[heartbeat.model] = max(lengths.get(heartbeat.model, 0), heartbeat.context_length)
+        served = [
+            ServedModel(name, self._first_seen[name], lengths[name] or None) for name in sorted(lengths)
+        ]
+        served += [
+            ServedModel(alias.name, self._started, None)
+            for alias in self._aliases.values()
+            if lengths.keys() & {alias.small, alias.large}
+        ]
+        return served

@@ -1,0 +1,83 @@
+"""The HTTP server: the socket, TLS, and uvicorn inside the node's own event loop.
+
+Owns the listening socket. Signals belong to the process, not to uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from baton_edge_api.http_protocol import make_protocol
+from baton_edge_api.settings import EdgeSettings
+
+_KEEP_ALIVE_SECONDS = 75
+_SHUTDOWN_SECONDS = 5
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def listen(settings: EdgeSettings) -> socket.socket:
+    """Exits with a sentence if the address can't be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        sys.stderr.write(f"BATON_HOST, BATON_PORT: can't listen on {where}: {error.strerror}\n")
+        raise SystemExit(2) from None
+
+
+def check_tls(settings: EdgeSettings) -> None:
+    """Exits with a sentence if the certificate can't be used."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        sys.stderr.write("BATON_TLS_CERT, BATON_TLS_KEY: give both or neither.\n")
+        raise SystemExit(2)
+    if settings.tls_cert:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                settings.tls_cert, settings.tls_key
+            )
+        except (OSError, ssl.SSLError) as error:
+            sys.stderr.write(f"BATON_TLS_CERT, BATON_TLS_KEY: can't be used: {error}\n")
+            raise SystemExit(2) from None
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, settings: EdgeSettings, sock: socket.socket) -> AsyncGenerator[None, None]:
+    """Accepts connections within the block; at its end closes those that are idle, then the others."""
+    config = uvicorn.Config(
+        app,  # pyright: ignore[reportArgumentType]  # uvicorn types its scopes more narrowly than starlette
+        http=make_protocol(settings.header_timeout),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=2048,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+    server = _Server(config)
+    running = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await running

@@ -1,0 +1,47 @@
+"""What the edge reads from its environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from baton_common.settings import ServiceSettings
+
+
+class EdgeSettings(ServiceSettings):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    dev_key: SecretStr = SecretStr("")
+    """Accepted beside the keys of the bucket, so that a first start needs no other tool."""
+
+    strict: bool = False
+    """Unknown request fields are refused instead of named in a warning header."""
+
+    max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024)
+    max_text_chars: int = Field(default=1_000_000, ge=1)
+    """All message text of one request together."""
+    max_handoff_bytes: int = Field(default=8 * 1024 * 1024 - 8 * 1024, ge=1024)
+    """NATS closes the connection on a payload at its limit plus headers: stay below it."""
+    max_in_flight: int = Field(default=512, ge=1)
+
+    header_timeout: float = Field(default=10.0, gt=0)
+    """Seconds for a request's headers to arrive."""
+    body_timeout: float = Field(default=30.0, gt=0)
+    """Seconds for the whole body; each piece has a third of it."""
+    keep_alive_seconds: float = Field(default=15.0, gt=0)
+    """Silence in a stream after which a comment is sent."""
+    idle_timeout: float = Field(default=120.0, gt=0)
+    """Silence from the relay after which the request is given up."""
+    write_timeout: float = Field(default=30.0, gt=0)
+    """A client that takes nothing for so long is given up."""
+    request_timeout: float = Field(default=300.0, gt=0)
+    """The deadline of a request."""
+    query_timeout: float = Field(default=10.0, gt=0)
+    """For questions to the books and the console."""
+    ingest_timeout: float = Field(default=120.0, gt=0)
+    record_seconds: float = Field(default=1.0, gt=0)
+    """How long the end of an answer waits for its conversation to be stored; then that goes on behind it."""

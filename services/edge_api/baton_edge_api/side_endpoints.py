@@ -1,0 +1,235 @@
+"""Every route but the chat: models, health, metrics, traces, conversations, usage, documents, pages.
+
+Each is a short translation between HTTP and one question. Owns who may ask: all of /v1 needs a key, the
+rest doesn't.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from baton_common.errors import RequestFailed
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.envelope import Tenant
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import parse_request_id
+from baton_contracts.openai_api import DocumentRequest
+from baton_contracts.queries import (
+    BooksQuery,
+    BooksReply,
+    ConsoleQuery,
+    ConsoleReply,
+    IngestQuery,
+    IngestReply,
+)
+from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_object, json_answer, retry_headers
+from baton_edge_api.body import read_body
+from baton_edge_api.exchange import exchange_of, header
+from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.metrics import CONTENT_TYPE, Metrics
+from baton_edge_api.readiness import missing_parts
+from baton_edge_api.replicas import ReplicaBoard, ServedModel
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.side_questions import ask
+from baton_edge_api.validation import explain
+
+_CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+PAGE_HEADERS: HeaderList = [
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        b"form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-cache"),
+]
+
+
+def to_response(answer: Answer) -> Response:
+    response = Response(answer.body, status_code=answer.status)
+    response.raw_headers = answer.all_headers()
+    return response
+
+
+def _model_card(model: ServedModel) -> dict[str, Any]:
+    card: dict[str, Any] = {
+        "id": model.name,
+        "object": "model",
+        "created": model.since,
+        "owned_by": model.owned_by,
+    }
+    return card | ({"max_model_len": model.context_length} if model.context_length else {})
+
+
+@dataclass(frozen=True)
+class SideEndpoints:
+    node: Node
+    ring: KeyRing
+    replicas: ReplicaBoard
+    metrics: Metrics
+    settings: EdgeSettings
+    openapi: bytes
+
+    # Without a key
+
+    async def healthz(self, request: Request) -> Response:
+        return to_response(json_answer({"status": "alive"}))
+
+    async def readyz(self, request: Request) -> Response:
+        missing = missing_parts(self.node, self.ring, self.replicas)
+        if not missing:
+            return to_response(json_answer({"status": "ready", "missing": []}))
+        text = f"A question would not be answered now. Missing: {', '.join(missing)}."
+        error = ErrorBody(code="no_responder", message=text, retry_after_seconds=1)
+        body = orjson.dumps({"status": "not ready", "missing": missing} | error_object(error))
+        return to_response(Answer(503, body, [NO_STORE, *retry_headers(1)]))
+
+    async def metrics_text(self, request: Request) -> Response:
+        return to_response(Answer(200, self.metrics.text(), [NO_STORE], CONTENT_TYPE))
+
+    async def openapi_json(self, request: Request) -> Response:
+        return to_response(Answer(200, self.openapi))
+
+    async def page(self, request: Request) -> Response:
+        reply = await self._console(request, request.url.path, None)
+        body, media_type = reply.body.encode(), reply.media_type.encode("ascii", "ignore")
+        return to_response(Answer(reply.status, body, PAGE_HEADERS, media_type))
+
+    # With a key
+
+    def _tenant(self, request: Request) -> Tenant:
+        return self.ring.tenant_of(header(request.scope, b"authorization"))
+
+    async def models(self, request: Request) -> Response:
+        self._tenant(request)
+        cards = [_model_card(model) for model in self.replicas.models()]
+        return to_response(json_answer({"object": "list", "data": cards}))
+
+    async def model(self, request: Request) -> Response:
+        self._tenant(request)
+        wanted = request.path_params["name"]
+        for model in self.replicas.models():
+            if model.name == wanted:
+                return to_response(json_answer(_model_card(model)))
+        text = "No such model is served now. GET /v1/models lists those that are."
+        raise RequestFailed.because("model_not_found", text, param="model")
+
+    async def trace(self, request: Request) -> Response:
+        tenant = self._tenant(request)
+        wanted = _request_id(request.path_params["request_id"], "id")
+        reply = await self._console(request, f"/v1/traces/{wanted}", tenant)
+        return to_response(Answer(reply.status, reply.body.encode(), [NO_STORE], reply.media_type.encode()))
+
+    async def conversation(self, request: Request) -> Response:
+        tenant, wanted = self._tenant(request), request.path_params["conversation_id"]
+        if not _CONVERSATION.fullmatch(wanted):
+            text = "A conversation id has 1 to 64 letters, digits, - or _."
+            raise RequestFailed.because("invalid_value", text, param="conversation_id")
+        query = BooksQuery(kind="conversation", tenant_id=tenant.tenant_id, conversation_id=wanted)
+        reply = await self._books(request, query)
+        if not reply.turns:
+            raise RequestFailed.because(
+                "not_found", "There is no such conversation.", param="conversation_id"
+            )
+        turns = [turn.model_dump(mode="json") for turn in reply.turns]
+        return to_response(json_answer({"object": "conversation", "id": wanted, "turns": turns}))
+
+    async def usage(self, request: Request) -> Response:
+        tenant = self._tenant(request)
+        wanted = _request_id(request.query_params.get("request_id", ""), "request_id")
+        query = BooksQuery(kind="usage", tenant_id=tenant.tenant_id, request_id=wanted)
+        reply = await self._books(request, query)
+        rows = [row.model_dump(mode="json") for row in reply.usage]
+        return to_response(json_answer({"object": "list", "data": rows}))
+
+    async def add_document(self, request: Request) -> Response:
+        tenant = self._tenant(request)
+        body = await read_body(
+            request.scope,
+            request.receive,
+            limit=self.settings.max_body_bytes,
+            seconds=self.settings.body_timeout,
+        )
+        exchange_of(request.scope).body_read = True
+        document = _read_document(body)
+        query = IngestQuery(
+            tenant_id=tenant.tenant_id,
+            source=document.source,
+            media_type=document.media_type,
+            text=document.text,
+        )
+        reply = await self._ingest(request, query)
+        counts = {"chunks": reply.chunks, "added": reply.added, "removed": reply.removed}
+        return to_response(json_answer({"object": "document", "source": document.source} | counts))
+
+    async def remove_document(self, request: Request) -> Response:
+        tenant = self._tenant(request)
+        source = request.path_params.get("source") or request.query_params.get("source", "")
+        if not 1 <= len(source) <= 512:
+            text = "Name the document: DELETE /v1/documents?source=NAME, at most 512 characters."
+            raise RequestFailed.because("missing_required_parameter", text, param="source")
+        reply = await self._ingest(request, IngestQuery(tenant_id=tenant.tenant_id, source=source, text=""))
+        answer = {"object": "document.deleted", "source": source, "deleted": True, "removed": reply.removed}
+        return to_response(json_answer(answer))
+
+    # Questions
+
+    async def _console(self, request: Request, path: str, tenant: Tenant | None) -> ConsoleReply:
+        if len(path) > 512:
+            raise RequestFailed.because("not_found", "There is no such page.")
+        return await ask(
+            self.node.bus,
+            subjects.console(exchange_of(request.scope).request_id),
+            ConsoleQuery(path=path, tenant=tenant),
+            ConsoleReply,
+            to="trace_console",
+            seconds=self.settings.query_timeout,
+        )
+
+    async def _books(self, request: Request, query: BooksQuery) -> BooksReply:
+        return await ask(
+            self.node.bus,
+            subjects.books(exchange_of(request.scope).request_id),
+            query,
+            BooksReply,
+            to="after_answer",
+            seconds=self.settings.query_timeout,
+        )
+
+    async def _ingest(self, request: Request, query: IngestQuery) -> IngestReply:
+        return await ask(
+            self.node.bus,
+            subjects.ingest(exchange_of(request.scope).request_id),
+            query,
+            IngestReply,
+            to="prompt_builder",
+            seconds=self.settings.ingest_timeout,
+        )
+
+
+def _request_id(raw: str, param: str) -> str:
+    parsed = parse_request_id(raw)
+    if parsed is None:
+        text = f"{param} must be a request id: 32 hex digits or a UUID."
+        raise RequestFailed.because("invalid_value", text, param=param)
+    return parsed
+
+
+def _read_document(body: bytes) -> DocumentRequest:
+    try:
+        return DocumentRequest.model_validate(parse_json(body))
+    except NotJson as error:
+        raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
+    except ValidationError as error:
+        raise explain(error.errors(include_url=False)[0]) from None

@@ -1,0 +1,51 @@
+"""Puts the edge together on a node. Owns the order in which its parts start and stop."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from baton_common.catalog import load_catalog
+from baton_common.nats_bus import NatsBus
+from baton_common.node import Node
+from baton_common.service import Wire
+from baton_edge_api.actor import Desk
+from baton_edge_api.app import build_app
+from baton_edge_api.chat import ChatEndpoint, ChatParts
+from baton_edge_api.conversation_log import ConversationLog
+from baton_edge_api.key_watch import watch_keys
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.metrics import Metrics
+from baton_edge_api.openapi import document_bytes
+from baton_edge_api.replicas import ReplicaBoard
+from baton_edge_api.server import serving
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.side_endpoints import SideEndpoints
+
+_FLUSH_SECONDS = 5.0
+
+
+def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
+    @asynccontextmanager
+    async def start(node: Node, bus: NatsBus) -> AsyncGenerator[None, None]:
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        ring = KeyRing(settings.dev_key.get_secret_value())
+        clock = node.clock
+        replicas = ReplicaBoard(bus, load_catalog().aliases, monotonic=clock.monotonic, wall=clock.wall)
+        metrics = Metrics(replicas.fresh)
+        desk = Desk(node, settings.max_in_flight)
+        conversations = ConversationLog(bus)
+        chat = ChatEndpoint(ChatParts(desk, ring, conversations, metrics, settings))
+        side = SideEndpoints(node, ring, replicas, metrics, settings, document_bytes())
+        await replicas.start()
+        node.supervise("keys", lambda: watch_keys(bus, ring))
+        node.add(desk)
+        async with serving(build_app(chat, side, metrics), settings, sock):
+            yield
+        await conversations.flush(_FLUSH_SECONDS)
+        await desk.stop()
+        await replicas.stop()
+
+    return start

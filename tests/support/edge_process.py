@@ -1,0 +1,187 @@
+"""An edge in the test's own event loop: real HTTP on a free port, and a scripted relay on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from baton_common.bus import BusMessage
+from baton_common.frame_sender import FrameOutbox, FrameStream
+from baton_common.nats_bus import NatsBus
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Held, Prologue, Usage, encode_frame
+from baton_contracts.handoffs import Ack, PromptHandoff
+from baton_contracts.identifiers import new_instance_id
+from baton_edge_api.server import listen
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.wiring import wire
+
+KEY = "sk-test-key-0001"
+QUESTION: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": "Hello?"}]}
+
+
+@dataclass
+class Turn:
+    """One request as the scripted relay holds it."""
+
+    relay: FakeRelay
+    handoff: PromptHandoff
+    stream: FrameStream
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def request_id(self) -> str:
+        return self.handoff.envelope.request_id
+
+    async def held(self, stop: str, instance: str) -> None:
+        note = Held(request_id=self.request_id, sender=instance, stop=stop)  # type: ignore[arg-type]
+        await self.relay.bus.publish(self.stream.subject, encode_frame(note))
+
+    async def prologue(self, **changes: Any) -> None:
+        values = {"model": "smollm2-135m", "replica": "engine_worker-1"}
+        values |= {"gateway": self.relay.instance, "guard": self.relay.instance} | changes
+        await self.stream.send(Prologue(request_id=self.request_id, sender="x", seq=0, **values))
+
+    async def data(self, text: str) -> None:
+        await self.stream.send(Data(request_id=self.request_id, sender="x", seq=0, text=text, token_ids=(1,)))
+
+    async def end(self, reason: str = "stop", **usage: int) -> None:
+        counts = Usage(**({"prompt_tokens": 5, "completion_tokens": 3, "cached_tokens": 2} | usage))
+        frame = End(
+            request_id=self.request_id,
+            sender="x",
+            seq=0,
+            finish_reason=reason,  # type: ignore[arg-type]
+            usage=counts,
+            blocks_freed=4,
+        )
+        await self.stream.send(frame)
+
+    async def error(self, error: ErrorBody) -> None:
+        frame = Error(request_id=self.request_id, sender=self.relay.instance, error=error)
+        await self.relay.bus.publish(self.stream.subject, encode_frame(frame))
+
+
+Script = Callable[[Turn], Awaitable[None]]
+
+
+async def hello(turn: Turn) -> None:
+    """The answer of most tests: three pieces."""
+    await turn.prologue()
+    for piece in ("Hel", "lo", " ☃!"):
+        await turn.data(piece)
+    await turn.end()
+
+
+class FakeRelay:
+    """All stops between the edge and the edge, in one: takes the handoff and plays a script."""
+
+    def __init__(self, bus: NatsBus, script: Script) -> None:
+        self.bus = bus
+        self.script = script
+        self.node = Node(bus, "prompt_builder")
+        self.instance = self.node.instance
+        self.outbox = FrameOutbox(bus, self.instance)
+        self.turns: list[Turn] = []
+        self.cancels: asyncio.Queue[Cancel] = asyncio.Queue()
+        self.records: dict[str, list[bytes]] = {}
+        self.traces: asyncio.Queue[bytes] = asyncio.Queue()
+        self.ack_cancels = True
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        await self.node.start()
+        await self.node.become_ready()
+        await self.outbox.start()
+        await self.bus.subscribe(subjects.PROMPT_ALL, self._on_prompt, queue="prompt_builder")
+        await self.bus.subscribe(subjects.CANCEL_ALL, self._on_cancel)
+        await self.bus.subscribe(subjects.TRACE_ALL, lambda message: self.traces.put_nowait(message.payload))
+        await self.bus.subscribe(subjects.AFTER_ALL, self._on_record)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_prompt(self, message: BusMessage) -> None:
+        handoff = PromptHandoff.decode(message.payload)
+        envelope = handoff.envelope
+        subject = subjects.reply(envelope.edge, envelope.request_id)
+        turn = Turn(self, handoff, self.outbox.open(subject, envelope.request_id, 1))
+        self.turns.append(turn)
+        self._spawn(self._play(turn, message.reply))
+
+    async def _play(self, turn: Turn, reply: str) -> None:
+        await self.bus.publish(reply, Ack(verdict="held", instance=self.instance).encode())
+        await self.script(turn)
+
+    def _on_cancel(self, message: BusMessage) -> None:
+        cancel = Cancel.decode(message.payload)
+        self.cancels.put_nowait(cancel)
+        for turn in self.turns:
+            if turn.request_id == cancel.request_id:
+                turn.cancelled.set()
+        if self.ack_cancels and message.reply:
+            ack = CancelAck(stop="engine_worker", instance="engine_worker-1", blocks_freed=7)
+            self._spawn(self.bus.publish(message.reply, ack.encode()))
+
+    def _on_record(self, message: BusMessage) -> None:
+        self.records.setdefault(message.subject.split(".")[3], []).append(message.payload)
+
+    async def spans(self) -> list[dict[str, Any]]:
+        """Of the next request that is over."""
+        batch = json.loads(await asyncio.wait_for(self.traces.get(), 5))
+        return sorted(batch["spans"], key=lambda span: span["start"])
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self.node.stop()
+        await self.bus.close()
+
+
+@dataclass
+class RunningEdge:
+    url: str
+    port: int
+    node: Node
+    bus: NatsBus
+    relay: FakeRelay
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {KEY}"}
+
+
+@contextlib.asynccontextmanager
+async def running_edge(
+    nats_url: str, script: Script = hello, **settings: Any
+) -> AsyncGenerator[RunningEdge, None]:
+    """`settings` are those of the edge."""
+    values: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dev_key": KEY} | settings
+    edge_settings = EdgeSettings(**values)
+    relay = FakeRelay(await NatsBus.connect(nats_url, name="relay"), script)
+    await relay.bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
+    await relay.start()
+    bus = await NatsBus.connect(nats_url, name="edge")
+    node = Node(bus, "edge_api")
+    sock = listen(edge_settings)
+    port = sock.getsockname()[1]
+    await node.start()
+    async with wire(edge_settings, sock)(node, bus):
+        await node.become_ready()
+        yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay)
+        await node.drain(5)
+    await node.stop()
+    await bus.close()
+    await relay.stop()
+
+
+def instance_of(service: str) -> str:
+    return new_instance_id(service)
