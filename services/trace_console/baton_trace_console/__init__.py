@@ -1,0 +1,1 @@
+"""Traces of the relay, and the pages that show them."""
