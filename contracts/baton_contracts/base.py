@@ -17,12 +17,12 @@ class MalformedMessage(ValueError):
 
 
 class WireModel(BaseModel):
-    """A message or a part of one. Encoded as JSON (UTF-8); fields at their default are left out."""
+    """A message or a part of one. Encoded as JSON (UTF-8); fields that are None are left out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="null")
 
     def encode(self) -> bytes:
-        return self.model_dump_json(exclude_defaults=True).encode()
+        return self.model_dump_json(exclude_none=True).encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

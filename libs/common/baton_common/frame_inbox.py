@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from baton_common.bus import Bus, BusMessage, Subscription
-from baton_common.errors import BusError, NoResponders, StreamBroken
+from baton_common.errors import BatonError, BusError, NoResponders, StreamBroken
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.frames import Data, End, Error, Held, Prologue, Resend, Resent, decode_frame
@@ -25,8 +25,8 @@ QUEUE_FRAMES = 4096
 """A receiver this far behind is not going to catch up."""
 
 
-class QueueOverflow(StreamBroken):
-    """The consumer of this queue is slower than its sender."""
+class QueueOverflow(BatonError):
+    """The consumer of this queue is so much slower than its sender that frames were dropped."""
 
 
 class FrameQueue:
@@ -85,7 +85,9 @@ class FrameQueue:
             answer = Resent.decode(raw)
         except NoResponders:
             raise StreamBroken(sender, lost=True) from None
-        except (BusError, MalformedMessage) as error:
+        except MalformedMessage:
+            raise StreamBroken(sender, lost=False) from None
+        except BusError as error:
             log.warning("frames of %s not repaired yet: %s", sender, error)
             return
         if not answer.available:
@@ -98,7 +100,7 @@ class FrameQueue:
         and again: the caller bounds the whole wait. Raises StreamBroken or QueueOverflow."""
         while not self._ordered:
             if self._overflow:
-                raise QueueOverflow("this process", lost=False)
+                raise QueueOverflow(f"more than {self._capacity} frames were waiting")
             try:
                 async with asyncio.timeout(stall_seconds):
                     frame = await self._arrived.get()

@@ -1,0 +1,83 @@
+"""The committed documents say what the code says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from baton_contracts import documents, errors, examples, permissions, subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.frames import decode_frame, encode_frame
+from baton_contracts.registry import CHANNELS
+
+FOLDER = Path(__file__).parents[2] / "contracts"
+
+
+def test_the_generated_documents_are_fresh() -> None:
+    stale = [name for name, text in documents.documents().items() if (FOLDER / name).read_text() != text]
+    assert stale == [], "run: python -m baton_contracts.documents contracts"
+
+
+def test_no_schema_is_left_over() -> None:
+    committed = {f"schemas/{path.name}" for path in (FOLDER / "schemas").glob("*.json")}
+    assert committed == {name for name in documents.documents() if name.startswith("schemas/")}
+
+
+@pytest.mark.parametrize("name", sorted(examples.EXAMPLES))
+def test_each_example_is_fresh_valid_and_decodes_to_itself(name: str) -> None:
+    message = examples.EXAMPLES[name]
+    text = (FOLDER / "examples" / f"{name}.json").read_text()
+    assert text == examples.encoded(message), "run: python -m baton_contracts.examples contracts/examples"
+    schema_name = name.split(".", maxsplit=1)[0]
+    schema = json.loads((FOLDER / "schemas" / f"{schema_name}.json").read_text())
+    jsonschema.validate(json.loads(text), schema)
+    if schema_name == "Frame":
+        assert decode_frame(text.encode()) == message
+    else:
+        assert type(message).decode(text.encode()) == message
+
+
+def test_every_message_of_every_channel_has_an_example() -> None:
+    named = {name.split(".")[0] for name in examples.EXAMPLES}
+    wanted = {channel.message_name for channel in CHANNELS}
+    wanted |= {channel.reply.__name__ for channel in CHANNELS if channel.reply}
+    assert wanted - named == set()
+
+
+@pytest.mark.parametrize("name", ["Frame.prologue", "Frame.data", "Frame.end", "Frame.error", "Frame.held"])
+def test_a_frame_survives_the_wire(name: str) -> None:
+    frame = examples.EXAMPLES[name]
+    assert decode_frame(encode_frame(frame)) == frame  # type: ignore[arg-type]
+
+
+def test_a_malformed_message_is_named_without_its_content() -> None:
+    with pytest.raises(MalformedMessage) as malformed:
+        decode_frame(b'{"kind":"data","secret":"hunter2","seq":"x"}')
+    assert "hunter2" not in str(malformed.value)
+
+
+def test_every_error_code_has_a_status_and_a_type() -> None:
+    codes = errors.ErrorCode.__args__  # type: ignore[attr-defined]
+    assert {errors.http_status(code) // 100 for code in codes} == {4, 5}
+    assert errors.http_status("no_ready_replica") == 503
+    assert errors.error_type("rate_limit_exceeded") == "rate_limit_error"
+
+
+def test_every_service_may_use_just_its_channels() -> None:
+    """Each receiver of a channel may subscribe to it and each sender publish to it, and no engine may
+    write the books."""
+    for channel in CHANNELS:
+        parts = channel.address.split(".")
+        subject = ".".join("*" if part.startswith("{") else part for part in parts)
+        for service in subjects.Service.__args__:  # type: ignore[attr-defined]
+            allowed = permissions.of_service(service)
+            if service in channel.senders:
+                assert subject in allowed.publish, (service, "publish", subject)
+            if service in channel.receivers and channel.kind != "durable":
+                assert subject in allowed.subscribe, (service, "subscribe", subject)
+    engine = permissions.of_service("engine_worker")
+    assert not any("after" in subject for subject in engine.publish)
+    assert not any(".reply." in subject or "prompt" in subject for subject in engine.subscribe)

@@ -1,0 +1,153 @@
+"""Numbered frames between a sender and a receiver: order, duplicates, gaps, the end of a sender."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton_common.errors import StreamBroken
+from baton_common.frame_inbox import FrameInbox, FrameQueue, QueueOverflow
+from baton_common.frame_sender import RING_FRAMES, FrameOutbox, FrameStream
+from baton_common.memory_bus import MemoryBus
+from baton_contracts import subjects
+from baton_contracts.frames import Data, End, Usage, encode_frame
+
+RID = "c" * 32
+SENDER = "engine_worker-00000001"
+
+
+def data(seq: int, *, sender: str = SENDER, attempt: int = 1) -> Data:
+    return Data(request_id=RID, sender=sender, seq=seq, attempt=attempt, text=str(seq))
+
+
+def end() -> End:
+    return End(request_id=RID, sender="", seq=0, finish_reason="stop", usage=Usage())
+
+
+async def receiver(bus: MemoryBus) -> tuple[FrameInbox, FrameQueue]:
+    inbox = FrameInbox(bus, subjects.reply_all("edge_api-1"))
+    await inbox.start()
+    return inbox, inbox.open(RID)
+
+
+async def sender(bus: MemoryBus) -> tuple[FrameOutbox, FrameStream]:
+    outbox = FrameOutbox(bus, SENDER)
+    await outbox.start()
+    return outbox, outbox.open(subjects.reply("edge_api-1", RID), RID, 1)
+
+
+async def texts(queue: FrameQueue, count: int) -> list[str]:
+    frames = [await queue.get(0.05) for _ in range(count)]
+    return [frame.text for frame in frames if isinstance(frame, Data)]
+
+
+async def test_frames_arrive_numbered_and_in_order() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    for number in range(3):
+        await stream.send(data(99 + number))
+    got = [await queue.get() for _ in range(3)]
+    assert [frame.seq for frame in got] == [0, 1, 2]
+    assert [frame.sender for frame in got] == [SENDER] * 3
+
+
+@given(order=st.permutations(range(6)), repeat=st.integers(0, 5))
+async def test_any_order_with_duplicates_gives_the_same_text(order: list[int], repeat: int) -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    bus.online = False
+    for number in range(6):
+        await stream.send(data(number))
+    bus.online = True
+    for number in [*order, repeat]:
+        queue.put(data(number))
+    assert await texts(queue, 6) == ["0", "1", "2", "3", "4", "5"]
+    assert len(queue) <= 7
+
+
+async def test_a_gap_is_filled_by_the_sender() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    await stream.send(data(0))
+    assert await texts(queue, 1) == ["0"]
+    bus.online = False  # the next one is lost on the way
+    await stream.send(data(1))
+    bus.online = True
+    await stream.send(data(2))
+    assert await texts(queue, 2) == ["1", "2"]
+
+
+async def test_a_lost_tail_is_found_by_asking_after_silence() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    outbox, stream = await sender(bus)
+    await stream.send(data(0))
+    assert await texts(queue, 1) == ["0"]
+    bus.online = False
+    await stream.send(end())
+    outbox.ended(stream)
+    bus.online = True
+    assert (await queue.get(stall_seconds=0.01)).kind == "end"
+
+
+async def test_a_gap_that_nobody_can_fill_is_an_error() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    for number in range(RING_FRAMES + 5):
+        await stream.send(data(number))
+        if number == 0:
+            await queue.get()
+            queue.close()
+    late = FrameQueue(bus, RID, 10, lambda: None)
+    late.put(data(0))
+    await late.get()
+    late.put(data(RING_FRAMES + 4))
+    with pytest.raises(StreamBroken) as broken:
+        await late.get()
+    assert not broken.value.lost
+
+
+async def test_a_sender_that_is_gone_is_told_apart() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    await bus.publish(subjects.reply("edge_api-1", RID), encode_frame(data(0)))
+    await queue.get()
+    with pytest.raises(StreamBroken) as broken:
+        await queue.get(stall_seconds=0.01)
+    assert broken.value.lost
+    assert broken.value.sender == SENDER
+
+
+async def test_a_new_attempt_starts_its_own_numbers_and_late_frames_of_the_old_are_dropped() -> None:
+    _, queue = await receiver(MemoryBus())
+    second = [data(seq, attempt=2, sender="other") for seq in range(2)]
+    for frame in (data(0), data(1), second[0], data(2), second[1]):
+        queue.put(frame)
+    got = [await queue.get() for _ in range(4)]
+    assert [(frame.attempt, frame.seq) for frame in got] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+async def test_a_receiver_that_is_too_slow_is_cut_off() -> None:
+    inbox, _ = await receiver(MemoryBus())
+    queue = FrameQueue(MemoryBus(), RID, 2, lambda: None)
+    for number in range(3):
+        queue.put(data(number))
+    await queue.get()
+    await queue.get()
+    with pytest.raises(QueueOverflow):
+        await queue.get()
+    assert inbox.num_open == 1
+
+
+async def test_a_closed_queue_leaves_nothing_behind() -> None:
+    inbox, queue = await receiver(MemoryBus())
+    with pytest.raises(KeyError):
+        inbox.open(RID)
+    queue.close()
+    queue.close()
+    assert inbox.num_open == 0

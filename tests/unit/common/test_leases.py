@@ -1,0 +1,86 @@
+"""Who is alive: silence, farewell, and our own absence from the bus."""
+
+from __future__ import annotations
+
+from baton_common.leases import LeaseBoard
+from baton_common.memory_bus import MemoryBus
+from baton_contracts import subjects
+from baton_contracts.heartbeats import Lease, State
+from tests.support.relay import HandClock, eventually
+
+PEER = "engine_worker-00000001"
+
+
+async def board_with(clock: HandClock) -> tuple[MemoryBus, LeaseBoard]:
+    bus = MemoryBus()
+    board = LeaseBoard(bus, clock.clock, lost_after=3)
+    await board.start()
+    return bus, board
+
+
+async def say(bus: MemoryBus, board: LeaseBoard, state: State = "ready") -> None:
+    lease = Lease(service="engine_worker", instance=PEER, state=state)
+    await bus.publish(subjects.lease(PEER), lease.encode())
+    await eventually(lambda: (PEER in board.ready_instances("engine_worker")) == (state == "ready"))
+
+
+async def test_silence_is_death_and_is_told_once() -> None:
+    clock, lost = HandClock(), list[str]()
+    bus, board = await board_with(clock)
+    await say(bus, board)
+    board.watch(PEER, lost.append)
+    clock.move(2.9)
+    board.check()
+    assert lost == []
+    clock.move(0.2)
+    board.check()
+    board.check()
+    assert lost == [PEER]
+    assert board.ready_instances("engine_worker") == []
+
+
+async def test_a_farewell_is_heard_at_once() -> None:
+    lost = list[str]()
+    bus, board = await board_with(HandClock())
+    await say(bus, board)
+    board.watch(PEER, lost.append)
+    await say(bus, board, "gone")
+    assert lost == [PEER]
+
+
+async def test_an_instance_never_heard_of_has_its_time_too() -> None:
+    clock, lost = HandClock(), list[str]()
+    _, board = await board_with(clock)
+    board.watch("never-seen", lost.append)
+    clock.move(3.1)
+    board.check()
+    assert lost == ["never-seen"]
+
+
+async def test_nobody_is_dead_while_we_are_cut_off() -> None:
+    clock, lost = HandClock(), list[str]()
+    bus, board = await board_with(clock)
+    await say(bus, board)
+    board.watch(PEER, lost.append)
+    bus.online = False
+    clock.move(60)
+    board.check()
+    bus.online = True
+    board.check()
+    assert lost == []
+
+
+async def test_a_watch_can_be_ended() -> None:
+    clock, lost = HandClock(), list[str]()
+    _, board = await board_with(clock)
+    board.watch(PEER, lost.append)()
+    clock.move(9)
+    board.check()
+    assert lost == []
+
+
+async def test_a_draining_instance_is_not_ready() -> None:
+    bus, board = await board_with(HandClock())
+    await say(bus, board)
+    await say(bus, board, "draining")
+    assert board.ready_instances("engine_worker") == []
