@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from baton_common.bus import Bus, BusMessage, Subscription
-from baton_common.errors import BatonError, BusError, NoResponders, StreamBroken
+from baton_common.errors import BusError, NoResponders, StreamBroken
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.frames import Data, End, Error, Held, Prologue, Resend, Resent, decode_frame
@@ -25,8 +25,11 @@ QUEUE_FRAMES = 4096
 """A receiver this far behind is not going to catch up."""
 
 
-class QueueOverflow(BatonError):
+class QueueOverflow(StreamBroken):
     """The consumer of this queue is so much slower than its sender that frames were dropped."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"a sender that is over {capacity} frames ahead of its receiver", lost=False)
 
 
 class FrameQueue:
@@ -100,7 +103,7 @@ class FrameQueue:
         and again: the caller bounds the whole wait. Raises StreamBroken or QueueOverflow."""
         while not self._ordered:
             if self._overflow:
-                raise QueueOverflow(f"more than {self._capacity} frames were waiting")
+                raise QueueOverflow(self._capacity)
             try:
                 async with asyncio.timeout(stall_seconds):
                     frame = await self._arrived.get()
