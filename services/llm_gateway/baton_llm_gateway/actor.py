@@ -11,9 +11,9 @@ from baton_common.frame_sender import FrameOutbox
 from baton_contracts import subjects
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
 from baton_llm_gateway.attempt import Attempt
-from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.cached_answer import cache_hit_record, send_cached
+from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.model_choice import Choice, ModelChooser
 from baton_llm_gateway.relay import LEDGER_SECONDS, Relay, RelayLimits
 from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached

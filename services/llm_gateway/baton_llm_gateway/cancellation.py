@@ -9,7 +9,7 @@ from baton_contracts.frames import Cancel
 
 
 class Cancellation:
-    """Set once by a cancel of the whole request. A cancel of one attempt alone is our own word to an engine."""
+    """Set once by a cancel of the whole request; a cancel of one attempt is our own word to an engine."""
 
     def __init__(self) -> None:
         self.cancel: Cancel | None = None

@@ -1,0 +1,230 @@
+"""A scripted engine with the face of `baton_engine.AsyncEngine`: its words, its stalls and its failures are known.
+
+It steps in the event loop: by itself while it has work (`autoplay`), or when the test calls `step`. Every block is
+counted, so a test can see that nothing leaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from baton_engine import (
+    Admission,
+    CancelReport,
+    ContextLengthExceeded,
+    EngineRequest,
+    EngineStats,
+    EngineUnavailable,
+    KVCapacityExceeded,
+    QueueFull,
+    RequestDelta,
+    RequestFailure,
+    Timings,
+    Usage,
+)
+
+WORDS = ("The ", "answer ", "is ", "forty-", "two.")
+
+
+@dataclass(frozen=True)
+class Script:
+    words: tuple[str, ...] = WORDS
+    stall_after: int | None = None
+    """Emit that many tokens, then nothing, for ever."""
+    error_after: int | None = None
+    """Emit that many tokens, then fail this request."""
+    max_running: int = 8
+    max_waiting: int = 64
+    context: int = 1000
+    kv_blocks: int = 4096
+    step_seconds: float = 0.0
+
+
+class FakeTokenizer:
+    """One token a word."""
+
+    def encode(self, text: str) -> list[int]:
+        return [1 for _ in text.split()]
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
+        if messages[0]["role"] == "assistant":
+            raise ValueError("a conversation can't begin with the assistant")
+        return [1 for message in messages for _ in f"{message['role']} {message['content']}".split()]
+
+
+@dataclass(eq=False)
+class _Held:
+    asked: EngineRequest
+    on_delta: Callable[[RequestDelta], None]
+    queued_at: float = field(default_factory=time.time)
+    scheduled_at: float | None = None
+    first_token_at: float | None = None
+    emitted: int = 0
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.asked.prompt_token_ids or ())
+
+    @property
+    def num_blocks(self) -> int:
+        return -(-(self.num_prompt_tokens + self.emitted) // 16) if self.scheduled_at else 0
+
+
+class FakeEngine:
+    def __init__(self, script: Script | None = None, *, autoplay: bool = True) -> None:
+        self.script = script or Script()
+        self.state = "new"
+        self.failure: str | None = None
+        self.tokenizer = FakeTokenizer()
+        self.generation_defaults: dict[str, Any] = {}
+        self.waiting: list[_Held] = []
+        self.running: list[_Held] = []
+        self.submitted: list[EngineRequest] = []
+        self.num_steps = 0
+        self._generated = 0
+        self._autoplay = autoplay
+        self._on_step: Callable[[], None] | None = None
+        self._work = asyncio.Event()
+        self._player: asyncio.Task[None] | None = None
+
+    @property
+    def max_model_len(self) -> int:
+        return self.script.context
+
+    async def start(self, on_progress: Callable[[str], None] | None = None) -> None:
+        if on_progress:
+            on_progress("loading weights")
+        self.state = "ready"
+        self._player = asyncio.create_task(self._play())
+
+    async def close(self) -> None:
+        self.state = "closed"
+        if self._player:
+            self._player.cancel()
+
+    def set_step_listener(self, on_step: Callable[[], None] | None) -> None:
+        self._on_step = on_step
+
+    def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission:
+        script, held = self.script, _Held(asked, on_delta)
+        if self.state != "ready":
+            raise EngineUnavailable(self.state, f"The engine is {self.state}.")
+        wanted = asked.sampling.max_tokens or 1
+        if held.num_prompt_tokens + wanted > script.context:
+            raise ContextLengthExceeded(held.num_prompt_tokens, wanted, script.context)
+        needed = -(-(held.num_prompt_tokens + wanted) // 16)
+        if needed > script.kv_blocks:
+            raise KVCapacityExceeded(needed, script.kv_blocks)
+        if len(self.waiting) >= script.max_waiting:
+            raise QueueFull(len(self.waiting), script.max_waiting, "requests")
+        admission = Admission(
+            len(self.waiting), len(self.waiting), len(self.running), held.num_prompt_tokens
+        )
+        self.submitted.append(asked)
+        self.waiting.append(held)
+        self._work.set()
+        return admission
+
+    def cancel(self, request_id: str) -> Future[CancelReport]:
+        report: Future[CancelReport] = Future()
+        found = next((h for h in (*self.waiting, *self.running) if h.asked.request_id == request_id), None)
+        if found is None:
+            report.set_result(CancelReport(found=False))
+            return report
+        blocks, emitted = found.num_blocks, found.emitted
+        self._finish(found, "cancelled")
+        self._step_done()
+        report.set_result(CancelReport(found=True, blocks_freed=blocks, completion_tokens=emitted))
+        return report
+
+    def stats(self) -> EngineStats:
+        held = sum(each.num_blocks for each in self.running)
+        return EngineStats(
+            running=len(self.running),
+            waiting=len(self.waiting),
+            waiting_tokens=sum(each.num_prompt_tokens for each in self.waiting),
+            kv_blocks_total=self.script.kv_blocks,
+            kv_blocks_free=self.script.kv_blocks - held,
+            kv_blocks_cached=0,
+            kv_blocks_held=held,
+            kv_usage=held / self.script.kv_blocks,
+            prompt_tokens_total=0,
+            generation_tokens_total=self._generated,
+            preemptions_total=0,
+            prefix_hit_tokens_total=0,
+            steps_total=self.num_steps,
+        )
+
+    def step(self) -> None:
+        """One token for each that runs, after those that wait have taken the free places."""
+        self.num_steps += 1
+        while self.waiting and len(self.running) < self.script.max_running:
+            held = self.waiting.pop(0)
+            held.scheduled_at = time.time()
+            self.running.append(held)
+        for held in list(self.running):
+            self._advance(held)
+        self._step_done()
+
+    def crash(self, reason: str = "the step loop broke") -> None:
+        self.state, self.failure = "failed", reason
+        for held in (*self.waiting, *self.running):
+            self._finish(held, "error", RequestFailure("engine_failed", reason))
+        self._step_done()
+
+    def _advance(self, held: _Held) -> None:
+        script = self.script
+        if held.emitted == script.error_after:
+            self._finish(held, "error", RequestFailure("invalid_logits", "not a number"))
+            return
+        if held.emitted == script.stall_after:
+            return
+        word = script.words[held.emitted % len(script.words)]
+        held.emitted += 1
+        self._generated += 1
+        held.first_token_at = held.first_token_at or time.time()
+        bound = held.asked.sampling.max_tokens
+        whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
+        delta = RequestDelta(held.asked.request_id, word, (held.emitted,))
+        if whole or held.emitted == bound:
+            self._finish(held, "stop" if whole else "length", text=word, token_ids=(held.emitted,))
+        else:
+            held.on_delta(delta)
+
+    def _finish(
+        self,
+        held: _Held,
+        reason: Any,
+        failure: RequestFailure | None = None,
+        text: str = "",
+        token_ids: tuple[int, ...] = (),
+    ) -> None:
+        blocks = held.num_blocks
+        queue = self.running if held in self.running else self.waiting
+        queue.remove(held)
+        last = RequestDelta(held.asked.request_id, text, token_ids, finish_reason=reason, error=failure)
+        timings = Timings(held.queued_at, held.scheduled_at, held.first_token_at, time.time())
+        usage = Usage(held.num_prompt_tokens, 0, held.emitted)
+        held.on_delta(replace(last, usage=usage, blocks_freed=blocks, timings=timings))
+
+    def _step_done(self) -> None:
+        if self._on_step:
+            self._on_step()
+
+    async def _play(self) -> None:
+        while True:
+            await self._work.wait()
+            if (self._autoplay or self._warming_up) and (self.waiting or self.running):
+                self.step()
+            else:
+                self._work.clear()
+            await asyncio.sleep(self.script.step_seconds)
+
+    @property
+    def _warming_up(self) -> bool:
+        return any(held.asked.request_id == "warm-up" for held in (*self.waiting, *self.running))

@@ -1,0 +1,302 @@
+"""A stage for the relay's middle: a real edge's ears and a guard that lets everything pass; between them the real
+gateway, router and engine workers, on any bus.
+
+`ask` hands a request to the gateway as the input guardrails would, and gathers what comes back to the edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from baton_common.actor import Actor
+from baton_common.bus import Bus, BusMessage
+from baton_common.clock import Clock
+from baton_common.context import RequestContext
+from baton_common.frame_inbox import FrameInbox
+from baton_common.frame_sender import FrameOutbox
+from baton_common.handoff import hand_on
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope, Tenant
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Cancel, Data, End, Error, Prologue
+from baton_contracts.handoffs import Ack, GatewayHandoff, GuardOutHandoff
+from baton_contracts.identifiers import new_request_id
+from baton_contracts.prompt import ChatRequest, Message, Part, Prompt, Sampling
+from baton_contracts.records import UsageRecord
+from baton_contracts.spans import Span, SpanBatch
+from baton_engine_worker.__main__ import wire as wire_worker
+from baton_engine_worker.settings import Settings as WorkerSettings
+from baton_inference_router.__main__ import wire as wire_router
+from baton_inference_router.settings import Settings as RouterSettings
+from baton_llm_gateway.__main__ import wire as wire_gateway
+from baton_llm_gateway.settings import Settings as GatewaySettings
+
+MODEL = "smollm2-135m"
+MakeBus = Callable[[str], Awaitable[Bus]]
+Wire = Callable[[Node, Bus], AbstractAsyncContextManager[None]]
+
+
+def question(text: str = "How much is six times seven?", **changes: Any) -> Prompt:
+    return Prompt(messages=(Message(role="user", parts=(Part(text=text),)),), **changes)
+
+
+@dataclass
+class Exchange:
+    """What the edge heard of one request."""
+
+    request_id: str
+    prologues: list[Prologue] = field(default_factory=list[Prologue])
+    pieces: list[str] = field(default_factory=list[str])
+    token_ids: list[int] = field(default_factory=list[int])
+    end: End | None = None
+    error: ErrorBody | None = None
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(eq=False)
+class Running:
+    """One service of the stage, in this process."""
+
+    node: Node
+    bus: Bus
+
+    async def vanish(self) -> None:
+        """As if killed: its connection closes, nothing is said."""
+        await self.bus.close()
+
+    @property
+    def instance(self) -> str:
+        return self.node.instance
+
+
+class Stage:
+    def __init__(self, make_bus: MakeBus) -> None:
+        self._make_bus = make_bus
+        self._stack = AsyncExitStack()
+        self.records: list[UsageRecord] = []
+        self.spans: dict[str, list[Span]] = {}
+        self.acks: list[int | None] = []
+
+    async def __aenter__(self) -> Self:
+        self.edge = Node(await self._make_bus("edge"), "edge_api")
+        await self.edge.start()
+        self.inbox = FrameInbox(self.edge.bus, subjects.reply_all(self.edge.instance))
+        await self.inbox.start()
+        await self.edge.bus.subscribe(f"{subjects.ROOT}.after.usage.*", self._note_record)
+        await self.edge.bus.subscribe(subjects.TRACE_ALL, self._note_spans)
+        self._stack.push_async_callback(self._leave, Running(self.edge, self.edge.bus))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    async def guard(self) -> Running:
+        return await self._run("output_guardrails", _wire_guard)
+
+    async def router(self, **settings: Any) -> Running:
+        chosen = RouterSettings(**settings)
+        return await self._run("inference_router", lambda node, bus: wire_router(chosen, node, bus))
+
+    async def gateway(self, **settings: Any) -> Running:
+        chosen = GatewaySettings(**settings)
+        return await self._run("llm_gateway", lambda node, bus: wire_gateway(chosen, node, bus))
+
+    async def worker(self, engine: Any, model: str = MODEL, **settings: Any) -> Running:
+        script = getattr(engine, "script", None)
+        if script:
+            settings |= {
+                "engine_max_seqs": script.max_running,
+                "engine_max_waiting": max(1, script.max_waiting),
+            }
+        chosen = WorkerSettings(model=model, model_path=Path("none"), **settings)
+        return await self._run("engine_worker", lambda node, bus: wire_worker(chosen, engine, node, bus))
+
+    async def whole(self, *engines: Any, **gateway: Any) -> list[Running]:
+        """Guard, router, gateway and a worker for each engine; the workers are given back."""
+        workers = [await self.worker(engine) for engine in engines]
+        await asyncio.gather(self.guard(), self.router(), self.gateway(**gateway))
+        return workers
+
+    async def _run(self, service: Any, wire: Wire) -> Running:
+        bus = await self._make_bus(service)
+        node = Node(bus, service)
+        running = Running(node, bus)
+        await node.start()
+        self._stack.push_async_callback(self._leave, running)
+        await self._stack.enter_async_context(wire(node, bus))
+        await node.become_ready()
+        return running
+
+    async def _leave(self, running: Running) -> None:
+        await running.node.stop()
+        await running.bus.close()
+
+    def _note_record(self, message: BusMessage) -> None:
+        self.records.append(UsageRecord.decode(message.payload))
+
+    def _note_spans(self, message: BusMessage) -> None:
+        batch = SpanBatch.decode(message.payload)
+        self.spans.setdefault(batch.request_id, []).extend(batch.spans)
+
+    def envelope(self, request_id: str | None = None, seconds: float = 20.0) -> Envelope:
+        now = time.time()
+        return Envelope(
+            request_id=request_id or new_request_id(),
+            run_id="0a1b2c3d",
+            tenant=Tenant(tenant_id="acme", team="core", key_id="dev"),
+            edge=self.edge.instance,
+            conversation_id="talk",
+            deadline=now + seconds,
+            sent_at=now,
+        )
+
+    def handoff(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        model: str = MODEL,
+        sampling: Sampling | None = None,
+        use_cache: bool = True,
+        seconds: float = 20.0,
+    ) -> GatewayHandoff:
+        asked = prompt or question()
+        chat = ChatRequest(
+            model=model, messages=asked.messages, sampling=sampling or Sampling(), use_cache=use_cache
+        )
+        return GatewayHandoff(envelope=self.envelope(seconds=seconds), chat=chat, prompt=asked)
+
+    async def ask(self, handoff: GatewayHandoff | None = None, **request: Any) -> Exchange:
+        """One request from its handoff to its last frame."""
+        handoff = handoff or self.handoff(**request)
+        return await self.listen(await self.send(handoff))
+
+    async def send(self, handoff: GatewayHandoff) -> str:
+        request_id = handoff.envelope.request_id
+        self._queue_of(request_id)
+        await hand_on(
+            self.edge.bus,
+            Clock(),
+            subjects.gateway(request_id),
+            handoff.encode,
+            to="llm_gateway",
+            deadline=handoff.envelope.deadline,
+        )
+        return request_id
+
+    def _queue_of(self, request_id: str) -> None:
+        self._queues = getattr(self, "_queues", {})
+        self._queues[request_id] = (self.inbox.open(request_id), time.perf_counter())
+
+    async def listen(
+        self, request_id: str, until: Callable[[Exchange], bool] | None = None, into: Exchange | None = None
+    ) -> Exchange:
+        """Until the request is over, or `until` holds."""
+        queue, started = self._queues[request_id]
+        heard = into or Exchange(request_id)
+        async with asyncio.timeout(20):
+            while heard.end is None and heard.error is None:
+                match await queue.get():
+                    case Prologue() as prologue:
+                        heard.prologues.append(prologue)
+                    case Data(text=text, token_ids=ids):
+                        heard.pieces.append(text)
+                        heard.token_ids.extend(ids)
+                    case End() as end:
+                        heard.end = end
+                    case Error(error=error):
+                        heard.error = error
+                    case _:
+                        pass
+                heard.seconds = time.perf_counter() - started
+                if until and until(heard):
+                    return heard
+        queue.close()
+        return heard
+
+    async def cancel(self, request_id: str, reason: Any = "client_disconnected") -> None:
+        cancel = Cancel(request_id=request_id, reason=reason)
+        await self.edge.bus.publish(subjects.cancel(request_id), cancel.encode())
+
+
+def _wire_guard(node: Node, bus: Bus) -> AbstractAsyncContextManager[None]:
+    return _OpenGuard(node, bus)
+
+
+class _OpenGuard:
+    """An output guard that forbids nothing: frames in, the same frames out, numbered anew."""
+
+    def __init__(self, node: Node, bus: Bus) -> None:
+        self._node = node
+        self._inbox = FrameInbox(bus, subjects.frames_of_guard(node.instance))
+        self._outbox = FrameOutbox(bus, node.instance)
+
+    async def __aenter__(self) -> None:
+        await self._inbox.start()
+        await self._outbox.start()
+        self._node.add(
+            Actor(
+                self._node,
+                subject=subjects.GUARD_OUT_ALL,
+                message=GuardOutHandoff,
+                handle=self.handle,
+                stop_number=8,
+                ack_by_handler=True,
+            )
+        )
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._inbox.stop()
+        await self._outbox.stop()
+
+    async def handle(self, ctx: RequestContext, handoff: GuardOutHandoff) -> None:
+        del handoff
+
+        async def on_cancel(cancel: Cancel) -> None:
+            del cancel  # the engine's or the gateway's last frame ends it
+
+        ctx.on_cancel = on_cancel
+        queue = self._inbox.open(ctx.request_id)
+        out = self._outbox.open(subjects.reply(ctx.envelope.edge, ctx.request_id), ctx.request_id, 1)
+        ctx.acknowledge(Ack(verdict="held", instance=ctx.node.instance))
+        seen_prologue = False
+        try:
+            while True:
+                frame = await queue.get(60)
+                match frame:
+                    case Prologue():
+                        if not seen_prologue:
+                            await out.send(frame)
+                        seen_prologue = True
+                    case Data():
+                        await out.send(frame)
+                    case End():
+                        await out.send(frame)
+                        return
+                    case Error(final=True):
+                        await out.send(frame)
+                        return
+                    case _:
+                        pass
+        finally:
+            queue.close()
+            self._outbox.ended(out)
+
+
+async def settled(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Waits until `holds`; fails if it does not within `seconds`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not holds():
+                await asyncio.sleep(0.002)
+    assert holds(), "it did not settle"
