@@ -64,6 +64,7 @@ class ModelStore:
     def adopt(self, built: Path, manifest: Manifest) -> InstalledModel:
         """Gives the finished folder its name. One that had it before is replaced."""
         (built / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+        self.folder.mkdir(parents=True, exist_ok=True)
         place = self.path(manifest.name)
         old = self.folder / f".old-{manifest.name}"
         shutil.rmtree(old, ignore_errors=True)
