@@ -190,8 +190,9 @@ class AsyncEngine:
             if not self._take_commands(engine):
                 return
             if engine.core.has_work:
-                self._deliver(engine.core.step())
-                self._stats = engine.core.stats()
+                deltas = engine.core.step()
+                self._stats = engine.core.stats()  # before the deltas: who sees an end sees its blocks free
+                self._deliver(deltas)
                 if self._on_step is not None:
                     self._on_step()
 
@@ -250,7 +251,8 @@ class AsyncEngine:
                     report.set_result(CancelReport(found=False))
                 case Close():
                     pass
-        self._deliver(core.fail_all(code, message))
+        deltas = core.fail_all(code, message)
         self._stats = core.stats()
+        self._deliver(deltas)
         if self._on_step is not None:
             self._on_step()

@@ -71,7 +71,12 @@ class EngineConfig:
         return torch.float32
 
     def resolve_num_threads(self) -> int:
-        return self.num_threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        """All cores that this process may use, unless configured."""
+        if self.num_threads is not None:
+            return self.num_threads
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
 
 def cpu_has_native_bfloat16() -> bool:

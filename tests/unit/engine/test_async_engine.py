@@ -1,4 +1,4 @@
-"""The engine thread: submit and cancel from the event loop, and what becomes of requests when the loop fails."""
+"""The engine thread: submit and cancel from the event loop; what becomes of requests when it fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Stream:
         return self.deltas[-1]
 
 
-def ask(request_id: str, sampling: SamplingParams = SHORT, prompt: tuple[int, ...] = (1, 2, 3)) -> EngineRequest:
+def ask(
+    request_id: str, sampling: SamplingParams = SHORT, prompt: tuple[int, ...] = (1, 2, 3)
+) -> EngineRequest:
     return EngineRequest(request_id, prompt_token_ids=prompt, sampling=sampling)
 
 

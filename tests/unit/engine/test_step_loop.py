@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from baton_engine import EngineRequest, RequestDelta, SamplingParams
-from baton_engine.admission import build_request
+from baton_engine import SamplingParams
 from baton_engine.assembly import LoadedEngine
-from baton_engine.request import Request
+from tests.support.engine_driver import GREEDY, add, ask, drain, text, token_ids
 from tests.support.tiny_model import EOS, TinyCheckpoint, tiny_engine
 
-GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
 SEEDED = SamplingParams(max_tokens=24, temperature=1.0, top_p=0.95, seed=11, ignore_eos=True)
 PROMPTS = [list(range(1 + index, 20 + 7 * index)) for index in range(5)]
-
-
-def add(engine: LoadedEngine, asked: EngineRequest) -> Request:
-    request = build_request(asked, engine.limits, engine.tokenizer)
-    engine.core.waiting_room.enter(request)
-    engine.core.add(request)
-    return request
-
-
-def ask(request_id: str, prompt: Sequence[int], sampling: SamplingParams = GREEDY, **more: Any) -> EngineRequest:
-    return EngineRequest(request_id, prompt_token_ids=prompt, sampling=sampling, **more)
-
-
-def drain(engine: LoadedEngine) -> dict[str, list[RequestDelta]]:
-    answers: dict[str, list[RequestDelta]] = {}
-    while engine.core.has_work:
-        for delta in engine.core.step():
-            answers.setdefault(delta.request_id, []).append(delta)
-    return answers
-
-
-def token_ids(deltas: Sequence[RequestDelta]) -> list[int]:
-    return [token_id for delta in deltas for token_id in delta.token_ids]
-
-
-def text(deltas: Sequence[RequestDelta]) -> str:
-    return "".join(delta.text for delta in deltas)
 
 
 def answers_of(engine: LoadedEngine, sampling: SamplingParams) -> list[list[int]]:
@@ -75,7 +45,9 @@ def answers_alone(sampling: SamplingParams) -> list[list[int]]:
     ],
     ids=["batched", "chunked", "two seats", "preempted", "small blocks", "no prefix cache"],
 )
-def test_tokens_do_not_depend_on_how_they_are_computed(changes: dict[str, Any], sampling: SamplingParams) -> None:
+def test_tokens_do_not_depend_on_how_they_are_computed(
+    changes: dict[str, Any], sampling: SamplingParams
+) -> None:
     engine = tiny_engine(**changes)
     assert answers_of(engine, sampling) == answers_alone(sampling)
     if changes == {"block_size": 4, "num_blocks": 24}:
@@ -136,7 +108,9 @@ def test_the_end_token_ends_the_answer_and_shows_no_text() -> None:
     stop_id = whole[6]
     cut = whole.index(stop_id)
     for how in ("eos", "stop id"):
-        checkpoint = TinyCheckpoint(generation_defaults={"eos_token_id": [EOS, stop_id]} if how == "eos" else {})
+        checkpoint = TinyCheckpoint(
+            generation_defaults={"eos_token_id": [EOS, stop_id]} if how == "eos" else {}
+        )
         engine = tiny_engine(checkpoint)
         stops = () if how == "eos" else (stop_id,)
         add(engine, ask("a", [1, 2, 3], replace(GREEDY, ignore_eos=False, stop_token_ids=stops)))
@@ -187,6 +161,8 @@ def test_a_fault_of_the_loop_fails_all_that_is_held() -> None:
     engine.core.step()
     deltas = engine.core.fail_all("engine_failed", "the device is gone")
     assert {delta.request_id for delta in deltas} == {"running", "waiting"}
-    assert {(delta.finish_reason, delta.error.code) for delta in deltas if delta.error} == {("error", "engine_failed")}
+    assert {(delta.finish_reason, delta.error.code) for delta in deltas if delta.error} == {
+        ("error", "engine_failed")
+    }
     assert engine.core.stats().kv_blocks_held == 0
     assert not engine.core.has_work
