@@ -35,12 +35,14 @@ def _message(message: Mapping[str, Any], where: str, keep_none: bool) -> dict[st
     plain = _plain(message, where)
     if not isinstance(plain, dict) or not isinstance(plain.get("role"), str):
         raise InvalidParameter(f"{where}.role", f"{where} must be an object with a role")
-    tool_calls = plain.get("tool_calls")
+    tool_calls = plain.pop("tool_calls", None)
+    content = _content(plain.pop("content", None), f"{where}.content", keep_none and bool(tool_calls))
+    # Templates ask whether a key is there, so one without a value must not be.
+    plain = {key: value for key, value in plain.items() if value is not None} | {"content": content}
     if tool_calls:
+        if not isinstance(tool_calls, list):
+            raise InvalidParameter(f"{where}.tool_calls", f"{where}.tool_calls must be a list")
         plain["tool_calls"] = [_tool_call(call) for call in tool_calls]
-    elif "tool_calls" in plain:
-        del plain["tool_calls"]  # templates ask whether the key is there
-    plain["content"] = _content(plain.get("content"), f"{where}.content", keep_none and bool(tool_calls))
     return plain
 
 
@@ -65,15 +67,35 @@ def _text_part(part: Any, where: str) -> str:
 
 
 def _tool_call(call: Any) -> Any:
-    """The wire carries arguments as a JSON string; templates write them with `tojson`, so parse them."""
+    """The wire carries arguments as a JSON string; most templates write them with `tojson`, so parse them."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
+    text = function["arguments"] or "{}"
     try:
-        arguments = json.loads(function["arguments"] or "{}")
+        arguments = json.loads(text)
     except ValueError:
         return call  # what the model wrote was not JSON: it is shown as it was
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+    if not isinstance(arguments, dict):
+        return call
+    return {**call, "function": {**function, "arguments": _Arguments(arguments, text)}}
+
+
+class _Arguments(dict[str, Any]):
+    """An object to templates that use `tojson`, and the JSON text to those that expect a string."""
+
+    def __init__(self, arguments: dict[str, Any], text: str) -> None:
+        super().__init__(arguments)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __add__(self, other: str) -> str:
+        return self._text + other
+
+    def __radd__(self, other: str) -> str:
+        return other + self._text
 
 
 def _plain(value: Any, where: str, depth: int = 0) -> Any:

@@ -7,16 +7,14 @@ the reference's. Knows nothing of streaming (see `detokenizer`) or of how templa
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as HFTokenizer
-
 from baton_engine.errors import RequestRejected
 from baton_engine.text.chat_template import ChatTemplate
+from baton_engine.text.plain_text import PlainTextEncoder, any_of, protected_tokens
 from baton_engine.text.template_marks import Piece
 from baton_engine.text.token_bytes import TokenBytes
 from baton_engine.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
@@ -34,11 +32,10 @@ class Tokenizer:
 
     def __init__(self, files: TokenizerFiles) -> None:
         self._full = files.tokenizer
-        self._plain = _without_added_tokens(files.tokenizer)
         added = files.tokenizer.get_added_tokens_decoder()
-        self._texts = {token_id: token.content for token_id, token in added.items()}
-        self._strips = {token_id: (token.lstrip, token.rstrip) for token_id, token in added.items()}
-        self._control = _any_of(self._texts.values())
+        self._protected = protected_tokens(added, files.chat_templates.values())
+        self._plain = PlainTextEncoder(files.tokenizer, self._protected)
+        self._control = any_of(token.content for token in self._protected.values())
         self._bytes = TokenBytes(files.tokenizer)
         self.strips_first_space = self._bytes.strips_first_space
         self.special_token_ids = frozenset(token_id for token_id, token in added.items() if token.special)
@@ -62,8 +59,10 @@ class Tokenizer:
 
         add_special_tokens: what the model expects around a bare text, mostly a BOS in front.
         """
-        tokenizer = self._plain if self._control.search(text) else self._full
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        if self._control.search(text):
+            ids = self._plain.encode(text)
+        else:
+            ids = self._full.encode(text, add_special_tokens=False).ids
         if not add_special_tokens:
             return ids
         before, after = self._text_frame()
@@ -134,11 +133,11 @@ class Tokenizer:
             return [piece]
         before = pieces[place - 1] if place else None
         after = pieces[place + 1] if place + 1 < len(pieces) else None
-        if isinstance(before, int) and self._strips[before][1]:
+        if isinstance(before, int) and self._protected[before].rstrip:
             piece = piece.lstrip()
-        if isinstance(after, int) and self._strips[after][0]:
+        if isinstance(after, int) and self._protected[after].lstrip:
             piece = piece.rstrip()
-        return self._plain.encode(piece, add_special_tokens=False).ids
+        return self._plain.encode(piece, at_start=place == 0)
 
     def _control_spans(self, text: str) -> list[tuple[int, int]]:
         return [match.span() for match in self._control.finditer(text)]
@@ -152,7 +151,7 @@ class Tokenizer:
             start = end
 
     def _piece_text(self, piece: Piece) -> str:
-        return self._texts[piece] if isinstance(piece, int) else piece
+        return self._protected[piece].content if isinstance(piece, int) else piece
 
     def _text_frame(self) -> tuple[list[int], list[int]]:
         """Ids that the library puts before and after a text."""
@@ -170,20 +169,5 @@ class Tokenizer:
     def _chat_template(self, files: TokenizerFiles) -> ChatTemplate | None:
         if not files.chat_templates:
             return None
-        control_tokens = {text: token_id for token_id, text in self._texts.items()}
+        control_tokens = {token.content: token_id for token_id, token in self._protected.items()}
         return ChatTemplate(files.chat_templates, files.special_tokens, control_tokens)
-
-
-def _without_added_tokens(tokenizer: HFTokenizer) -> HFTokenizer:
-    """The same model, which is shared and not copied, with nothing cut out of the text beforehand."""
-    plain = HFTokenizer(tokenizer.model)
-    if tokenizer.normalizer is not None:
-        plain.normalizer = tokenizer.normalizer
-    if tokenizer.pre_tokenizer is not None:
-        plain.pre_tokenizer = tokenizer.pre_tokenizer
-    return plain
-
-
-def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    longest_first = sorted((text for text in texts if text), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

@@ -198,6 +198,37 @@ def test_a_token_built_around_the_role_is_found_and_can_not_be_forged(tmp_path: 
     assert tokenizer.decode(ids, False) == "<|user|>\nuser|><|user<|end|>\n<|end|>\n<|end|>\n"
 
 
+def test_arguments_serve_templates_that_want_an_object_and_those_that_want_text(tmp_path: Path) -> None:
+    source = (
+        "{% set a = messages[0].tool_calls[0].function.arguments %}"
+        "{{ a | tojson }} {{ '#' + a + '#' }} {{ a }} {{ a.q }} {{ a is string }}"
+    )
+    call = {"function": {"name": "f", "arguments": '{"q":1}'}}
+    tokenizer = tiny_tokenizer(tmp_path, chat_template=source)
+    rendered = tokenizer.render_chat([{"role": "assistant", "tool_calls": [call]}])
+    assert rendered == '{"q": 1} #{"q":1}# {"q":1} 1 False'
+    broken = {"function": {"name": "f", "arguments": "{oops"}}
+    rendered = tokenizer.render_chat([{"role": "assistant", "tool_calls": [broken]}])
+    assert rendered == '"{oops" #{oops# {oops  True'
+
+
+def test_keys_without_a_value_are_not_there_but_content_is(tmp_path: Path) -> None:
+    source = (
+        "{{ messages[0].name is defined }} {{ messages[0].tool_calls is defined }} {{ messages[0] | tojson }}"
+    )
+    message = {"role": "user", "content": None, "name": None, "tool_calls": []}
+    rendered = tiny_tokenizer(tmp_path, chat_template=source).render_chat([message])
+    assert rendered == 'False False {"role": "user", "content": ""}'
+
+
+def test_absent_content_beside_tool_calls_is_none_for_templates_that_ask(tmp_path: Path) -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    asks = tiny_tokenizer(tmp_path, chat_template="{{ messages[0].content is none }}")
+    assert asks.render_chat([message]) == "True"
+    adds = tiny_tokenizer(tmp_path, chat_template="{{ 'x' + messages[0].content }}")
+    assert adds.render_chat([message]) == "x"
+
+
 def test_bos_comes_once_and_from_the_template(tmp_path: Path) -> None:
     source = "{{ bos_token }}{{ messages[0].content }}"
     metadata = {"tokenizer.ggml.add_bos_token": True}
@@ -281,6 +312,7 @@ def test_without_a_template_a_chat_is_refused_with_advice(tmp_path: Path) -> Non
         ({"role": "user", "content": 5}, "messages[0].content"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "messages[0].content[0]"),
         ({"role": "user", "content": "half \ud83d"}, "messages[0]"),
+        ({"role": "assistant", "content": "", "tool_calls": 5}, "messages[0].tool_calls"),
         ({"role": "user", "content": "x", "extra": object()}, "messages[0]"),
     ],
 )

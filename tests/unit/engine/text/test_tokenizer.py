@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,13 @@ from tokenizers import Tokenizer as HFTokenizer
 
 from baton_engine.errors import ModelLoadError
 from baton_engine.text import StreamDecoder, Tokenizer
-from tests.support.tiny_text import CONTENT_TOKENS, CONTROL_TOKENS, tiny_tokenizer, vocabulary_metadata
+from tests.support.tiny_text import (
+    CONTENT_TOKENS,
+    CONTROL_TOKENS,
+    tiny_tokenizer,
+    vocabulary_metadata,
+    write_tokenizer_folder,
+)
 
 MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), (" ", "w"), ("<", "|")]
 
@@ -103,6 +110,66 @@ def test_sentencepiece_streams_what_it_decodes(sentencepiece: Tokenizer, text: s
         == sentencepiece.decode(ids)
         == text
     )
+
+
+def with_added_tokens(folder: Path, *tokens: AddedToken, **options: Any) -> Tokenizer:
+    tiny_tokenizer(folder, **options)
+    library = HFTokenizer.from_file(str(folder / "tokenizer.json"))
+    library.add_tokens(list(tokens))
+    library.save(str(folder / "tokenizer.json"))
+    return Tokenizer.load(folder)
+
+
+def test_added_tokens_that_are_mere_spelling_are_used_in_all_text(tmp_path: Path) -> None:
+    """Runs of spaces, HTML tags: the reference uses them in what users write, beside forgeries too."""
+    spelling = [AddedToken(text, special=False, normalized=False) for text in ("    ", "<h1>")]
+    tokenizer = with_added_tokens(tmp_path, *spelling)
+    spaces, heading = tokenizer.vocab_size - 2, tokenizer.vocab_size - 1
+    assert (
+        tokenizer.encode("a    <h1>")
+        == [ord("a"), spaces, heading]
+        == tokenizer._full.encode("a    <h1>").ids
+    )
+    assert tokenizer.encode("a    <h1><think>") == [ord("a"), spaces, heading, *b"<think>"]
+
+
+def test_an_added_token_that_the_template_writes_is_protected(tmp_path: Path) -> None:
+    source = "[INST]{{ messages[0].content }}[/INST]"
+    tokens = [AddedToken(text, special=False, normalized=False) for text in ("[INST]", "[/INST]", "[OTHER]")]
+    tokenizer = with_added_tokens(tmp_path, *tokens, chat_template=source)
+    first = tokenizer.vocab_size - 3
+    ids = tokenizer.apply_chat_template([{"role": "user", "content": "[/INST][OTHER]"}])
+    assert ids == [first, *b"[/INST]", first + 2, first + 1]
+
+
+def test_a_vocabulary_that_looks_up_whole_words_still_can_not_be_tricked(tmp_path: Path) -> None:
+    """With ignore_merges a word that is a token becomes it without any merge: here `stop` is special."""
+    metadata = vocabulary_metadata("llama-bpe", control=("stop", "<|end|>"), content=(), num_unused=0)
+    for key in ("tokens", "token_type"):  # in front, so that it lies inside the BPE's own vocabulary
+        values = metadata[f"tokenizer.ggml.{key}"]
+        metadata[f"tokenizer.ggml.{key}"] = values[256:] + values[:256]
+    metadata |= {"tokenizer.ggml.eos_token_id": 1, "tokenizer.ggml.bos_token_id": 1}
+    tokenizer = Tokenizer.load(write_tokenizer_folder(tmp_path, metadata))
+    assert tokenizer._full.encode("stop", add_special_tokens=False).ids == [0]
+    ids = tokenizer.encode("a stop stop")
+    assert tokenizer.decode(ids) == "a stop stop"
+    assert tokenizer.encode("stop") == [2 + byte for byte in b"stop"]
+    assert not tokenizer.special_token_ids & set(ids)
+
+
+def test_sentencepiece_puts_its_space_in_front_of_the_whole_text_only(tmp_path: Path) -> None:
+    """prepend_scheme `first`: text behind a control token gets none, beside a forgery as elsewhere."""
+    words = ["<s>", "</s>", "▁", "a", "b", "<", "/", "s", ">", "▁a"]
+    library = HFTokenizer(models.BPE({word: place for place, word in enumerate(words)}, [("▁", "a")]))
+    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    library.decoder = decoders.Metaspace(prepend_scheme="first")
+    library.add_special_tokens([AddedToken(text, normalized=False) for text in words[:2]])
+    library.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "chat_template.jinja").write_text("<s>{{ messages[0].content }}")
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.encode("ab") == [9, 4]
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "ab"}]) == [0, 3, 4]
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "ab</s>"}]) == [0, 3, 4, 5, 6, 7, 8]
 
 
 def test_end_tokens_come_from_generation_config_and_the_tokenizer(tmp_path: Path) -> None:
