@@ -54,7 +54,8 @@ def _print_figures(last: RequestDelta) -> None:
     rate = (last.usage.completion_tokens - 1) / answer_seconds if answer_seconds > 0 else 0.0
     print(
         f"[{last.finish_reason}; {last.usage.prompt_tokens} prompt tokens, "
-        f"{last.usage.completion_tokens} answer tokens; TTFT {(first_token_at - last.timings.queued_at) * 1000:.0f} ms; {rate:.1f} tok/s]",
+        f"{last.usage.completion_tokens} answer tokens; "
+        f"TTFT {(first_token_at - last.timings.queued_at) * 1000:.0f} ms; {rate:.1f} tok/s]",
         file=sys.stderr,
     )
 
