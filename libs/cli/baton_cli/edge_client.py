@@ -134,7 +134,8 @@ class EdgeClient:
             piece = _take(chunk, answer)
             if piece:
                 answer.last_token_seconds = self._clock() - sent
-                answer.first_token_seconds = answer.first_token_seconds or answer.last_token_seconds
+                if answer.first_token_seconds is None:
+                    answer.first_token_seconds = answer.last_token_seconds
                 answer.num_chunks += 1
                 answer.text += piece
                 yield piece

@@ -26,7 +26,7 @@ from baton_contracts.subjects import BUCKET_KEYS
 
 PREFIX = "sk-baton-"
 DEV_KEY_ID = "dev"
-DEV_TENANT = "dev"
+DEV_TENANT = "default"
 
 
 @dataclass(frozen=True)

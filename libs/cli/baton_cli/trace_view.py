@@ -12,9 +12,6 @@ from baton_contracts.spans import STOPS
 GAP_MS = 1.0
 """Time that no stop accounts for and that is longer than this is marked."""
 
-_WHOLE = 0.98
-"""A span of the app or the edge that covers this part of the trace explains nothing by itself."""
-
 
 @dataclass(frozen=True)
 class SpanView:
@@ -25,6 +22,8 @@ class SpanView:
     """From the start of the trace."""
     duration_ms: float
     status: str = "ok"
+    span_id: str = ""
+    parent_span_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -61,19 +60,41 @@ class TraceView:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Stretches longer than GAP_MS in which no stop says that it was at work."""
-        telling = [span for span in self.spans if not self._is_whole(span)]
-        edges = [(span.start_ms, span.end_ms) for span in telling] + [(self.total_ms, self.total_ms)]
+        """Stretches longer than GAP_MS in which no stop says that it had the request in hand.
+
+        A span that handed the request on explains the time until then and the time after all came back, not
+        what lies between: one long span around everything hides nothing.
+        """
+        told = [stretch for span in self.spans for stretch in self._in_hand(span)]
         found: list[Gap] = []
         covered_to = 0.0
-        for start_ms, end_ms in sorted(edges):
+        for start_ms, end_ms in sorted([*told, (self.total_ms, self.total_ms)]):
             if start_ms - covered_to > GAP_MS:
                 found.append(Gap(covered_to, start_ms))
             covered_to = max(covered_to, end_ms)
         return tuple(found)
 
-    def _is_whole(self, span: SpanView) -> bool:
-        return span.stop == 1 or (span.stop in (2, 9) and span.duration_ms >= _WHOLE * self.total_ms)
+    def _in_hand(self, span: SpanView) -> list[tuple[float, float]]:
+        later = [other for other in self._below(span) if other.stop > span.stop]
+        if not later:
+            return [(span.start_ms, span.end_ms)]
+        gone_ms = min(other.start_ms for other in later)
+        back_ms = max(other.end_ms for other in later)
+        before = (span.start_ms, min(gone_ms, span.end_ms))
+        return [before, (back_ms, span.end_ms)] if back_ms < span.end_ms else [before]
+
+    def _below(self, span: SpanView) -> list[SpanView]:
+        """Everything that descends from `span`; parents that form a ring are walked once."""
+        found: dict[str, SpanView] = {}
+        parents = [span.span_id] if span.span_id else []
+        while parents:
+            children = [other for other in self.spans if other.parent_span_id == parents[-1]]
+            parents.pop()
+            for child in children:
+                if child.span_id not in found and child.span_id != span.span_id:
+                    found[child.span_id] = child
+                    parents.append(child.span_id)
+        return list(found.values())
 
 
 def parse_trace(body: Mapping[str, Any]) -> TraceView:
@@ -96,5 +117,7 @@ def _span(item: Mapping[str, Any]) -> SpanView:
         start_ms=max(0.0, float(item["start_ms"])),
         duration_ms=max(0.0, float(item["duration_ms"])),
         status=str(item.get("status", "ok")),
+        span_id=str(item.get("span_id") or ""),
+        parent_span_id=item.get("parent_span_id"),
         attributes=cast("Mapping[str, Any]", item.get("attributes") or {}),
     )

@@ -56,7 +56,7 @@ def ok() -> httpx.Response:
 def test_each_line_goes_to_the_same_conversation_alone(capsys: pytest.CaptureFixture[str]) -> None:
     talk = Talk(["hello", "", "and?", "/exit", "never"], [ok(), ok()])
     talk.chat.run()
-    assert [body["conversation"] for body in talk.sent] == ["conv-1", "conv-1"]
+    assert [body["conversation_id"] for body in talk.sent] == ["conv-1", "conv-1"]
     assert [body["messages"] for body in talk.sent] == [
         [{"role": "user", "content": "hello"}],
         [{"role": "user", "content": "and?"}],
@@ -86,7 +86,7 @@ def test_a_failed_answer_does_not_end_the_chat(capsys: pytest.CaptureFixture[str
 def test_new_begins_another_conversation() -> None:
     talk = Talk(["one", "/new", "two"], [ok(), ok()])
     talk.chat.run()
-    first, second = (body["conversation"] for body in talk.sent)
+    first, second = (body["conversation_id"] for body in talk.sent)
     assert first == "conv-1"
     assert second != first
 

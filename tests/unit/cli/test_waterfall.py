@@ -13,8 +13,18 @@ from baton_cli.waterfall import bar, totals, waterfall
 RID = "0123456789abcdef0123456789abcdef"
 
 
+def span_id(stop: int, start: float) -> str:
+    return f"{stop:08x}{int(start):08x}"
+
+
 def span(
-    stop: int, service: str, name: str, start: float, duration: float, status: str = "ok"
+    stop: int,
+    service: str,
+    name: str,
+    start: float,
+    duration: float,
+    status: str = "ok",
+    parent: str = span_id(1, 0),
 ) -> dict[str, Any]:
     return {
         "stop": stop,
@@ -23,7 +33,8 @@ def span(
         "start_ms": start,
         "duration_ms": duration,
         "status": status,
-        "span_id": f"{stop:016x}",
+        "span_id": span_id(stop, start),
+        "parent_span_id": None if stop == 1 else parent,
         "attributes": {},
     }
 
@@ -68,16 +79,25 @@ def test_only_time_that_no_stop_accounts_for_is_a_gap() -> None:
     assert parse_trace(TRACE).gaps == (Gap(9.0, 10.5),)
 
 
-def test_gaps_at_the_ends_count_and_the_whole_request_covers_nothing() -> None:
+def test_one_long_span_around_everything_hides_no_gap() -> None:
     body = {
         "request_id": RID,
         "spans": [
             span(1, "edge_api", "request", 0.0, 50.0),
-            span(2, "edge_api", "handle", 0.0, 49.5),
-            span(3, "prompt_builder", "handle", 3.0, 40.0),
+            span(2, "edge_api", "handle", 0.0, 48.0),
+            span(3, "prompt_builder", "handle", 3.0, 7.0, parent=span_id(2, 0)),
+            span(7, "engine_worker", "prefill", 14.0, 26.0, parent=span_id(3, 3)),
         ],
     }
-    assert parse_trace(body).gaps == (Gap(0.0, 3.0), Gap(43.0, 50.0))
+    assert parse_trace(body).gaps == (Gap(10.0, 14.0),)
+
+
+def test_parents_in_a_ring_are_walked_once() -> None:
+    ring = [
+        span(2, "edge_api", "handle", 0.0, 1.0, parent=span_id(3, 5)),
+        span(3, "prompt_builder", "handle", 5.0, 1.0, parent=span_id(2, 0)),
+    ]
+    assert parse_trace({"request_id": RID, "spans": ring}).gaps == (Gap(1.0, 5.0),)
 
 
 @pytest.mark.parametrize(

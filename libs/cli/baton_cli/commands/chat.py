@@ -75,7 +75,7 @@ class Chat:
         """A failed or cancelled answer ends here, not the program."""
         body: dict[str, Any] = {
             "model": self._model,
-            "conversation": self._conversation_id,
+            "conversation_id": self._conversation_id,
             "messages": [{"role": "user", "content": line}],
         }
         answer = Answer()

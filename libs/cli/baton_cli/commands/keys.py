@@ -12,7 +12,7 @@ from rich.table import Table
 
 from baton_cli.errors import CliError
 from baton_cli.home import Home
-from baton_cli.keys import KeyBook, Operator, open_key_book
+from baton_cli.keys import DEV_TENANT, KeyBook, Operator, open_key_book
 from baton_cli.terminal import console
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
-    tenant: Annotated[str, typer.Option(help="Whose data it reaches.")] = "dev",
+    tenant: Annotated[str, typer.Option(help="Whose data it reaches.")] = DEV_TENANT,
     team: Annotated[str, typer.Option(help="Who pays, within the tenant.")] = "default",
 ) -> None:
     """Make a key. It is printed once and stored nowhere."""
