@@ -16,17 +16,22 @@ Interval = tuple[float, float]
 
 def explained_intervals(spans: Sequence[Span]) -> list[Interval]:
     """When some stop had the request in its own hands, as Unix seconds; overlapping and unsorted."""
+    return [interval for intervals in intervals_by_stop(spans).values() for interval in intervals]
+
+
+def intervals_by_stop(spans: Sequence[Span]) -> dict[int, list[Interval]]:
+    """The same, for each stop that reported."""
     children: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         if span.parent_span_id:
             children[span.parent_span_id].append(span)
-    found: list[Interval] = []
+    found: dict[int, list[Interval]] = defaultdict(list)
     for span in spans:
         start, end = span.start, span.start + span.duration
         if away := _away(span, children):
-            found += [(start, min(away[0], end)), (min(max(away[1], start), end), end)]
+            found[span.stop] += [(start, min(away[0], end)), (min(max(away[1], start), end), end)]
         else:
-            found.append((start, end))
+            found[span.stop].append((start, end))
     return found
 
 
@@ -60,3 +65,14 @@ def largest_gap(intervals: Iterable[Interval]) -> float:
             gap = max(gap, start - covered_until)
         covered_until = end if covered_until is None else max(covered_until, end)
     return gap
+
+
+def covered_seconds(intervals: Iterable[Interval]) -> float:
+    """How long at least one of them holds."""
+    total = 0.0
+    covered_until = float("-inf")
+    for start, end in sorted(intervals):
+        if end > covered_until:
+            total += end - max(start, covered_until)
+            covered_until = end
+    return total

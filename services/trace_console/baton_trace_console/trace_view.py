@@ -6,10 +6,11 @@ A trace is shown as far as it is there: stops report when they are done, the las
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from baton_contracts.spans import STOPS, AttributeValue, Span, SpanBatch
-from baton_trace_console.coverage import explained_intervals, largest_gap
+from baton_trace_console.coverage import covered_seconds, intervals_by_stop, largest_gap
 
 _STREAM_BACK = 9
 _AFTER = 10
@@ -41,10 +42,12 @@ def trace_object(request_id: str, spans: Sequence[Span], now: float) -> dict[str
 
 
 def summary(spans: Sequence[Span], now: float) -> dict[str, Any]:
-    """The figures of a trace. Times in milliseconds; None where no stop has told."""
+    """The figures of a trace. Times in milliseconds; None where no stop has told. `stop_ms`: how long each
+    stop had the request in its own hands; while an answer streams several stops have."""
     start = spans[0].start
     answered = [span for span in spans if span.stop < _AFTER] or spans
     engine = [span for span in spans if span.stop == _ENGINE]
+    by_stop = intervals_by_stop(spans)
     return {
         "status": _status(spans, now),
         "started_at": start,
@@ -57,7 +60,8 @@ def summary(spans: Sequence[Span], now: float) -> dict[str, Any]:
         "completion_tokens": _attribute(spans, "completion_tokens", (7, 9, 10, 5)),
         "finish_reason": _attribute(spans, "finish_reason", (9, 8, 7)),
         "stops": sorted({span.stop for span in spans}),
-        "unexplained_gap_ms": _ms(largest_gap(explained_intervals(spans))),
+        "stop_ms": {str(stop): _ms(covered_seconds(by_stop[stop])) for stop in sorted(by_stop)},
+        "unexplained_gap_ms": _ms(largest_gap(chain.from_iterable(by_stop.values()))),
     }
 
 

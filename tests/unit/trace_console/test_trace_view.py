@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baton_contracts.spans import Span
-from baton_trace_console.coverage import explained_intervals, largest_gap
+from baton_trace_console.coverage import covered_seconds, explained_intervals, largest_gap
 from baton_trace_console.trace_view import merge, summary, trace_object
 from tests.support.traces import make_batch, make_span, whole_relay
 
@@ -30,6 +30,14 @@ def test_the_largest_gap_is_the_longest_time_without_any_span(
     intervals: list[tuple[float, float]], gap: float
 ) -> None:
     assert largest_gap(intervals) == gap
+
+
+@pytest.mark.parametrize(
+    ("intervals", "seconds"),
+    [([], 0), ([(0, 2), (1, 3)], 3), ([(0, 1), (5, 6)], 2), ([(0, 9), (1, 2)], 9), ([(2, 2)], 0)],
+)
+def test_time_that_is_told_of_twice_counts_once(intervals: list[tuple[float, float]], seconds: float) -> None:
+    assert covered_seconds(intervals) == seconds
 
 
 def test_a_stop_that_waits_for_a_later_one_does_not_explain_its_time() -> None:
@@ -85,6 +93,7 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "completion_tokens": 7,
         "finish_reason": "stop",
         "stops": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+        "stop_ms": {str(stop): pytest.approx(10, abs=0.01) for stop in range(1, 11)},
         "unexplained_gap_ms": pytest.approx(0, abs=0.001),
     }
     assert trace["spans"][3] == {

@@ -1,0 +1,349 @@
+// The chat page: one conversation, one question at a time, and the relay beside it.
+
+import { Failure, getJson, isRemembered, newRequestId, readKey, saveKey, streamChat } from "./stream.js";
+import { element, renderText } from "./text.js";
+import { Relay, figures, formatMs, scaleSwitch } from "./relay.js";
+
+const $ = (id) => document.getElementById(id);
+const TRACE_TRIES_MS = [50, 150, 300, 600, 1200, 2000];
+const MODEL_STORAGE = "baton.model";
+
+const relay = new Relay($("strip"));
+const state = { key: readKey(), conversationId: newConversationId(), running: null, waitingQuestion: "" };
+
+function newConversationId() {
+  return `chat_${newRequestId().slice(0, 24)}`;
+}
+
+// ---- One question ------------------------------------------------------------------------------------------
+
+async function ask(question) {
+  if (!state.key) {
+    state.waitingQuestion = question;
+    openKeyDialog();
+    return;
+  }
+  $("welcome").hidden = true;
+  const turn = new Turn(question);
+  const run = { controller: new AbortController(), requestId: newRequestId(), turn };
+  state.running = run;
+  showRunning(true);
+  relay.reset();
+  $("waterfall").replaceChildren();
+  relay.progress([2, 3, 4, 5, 6]);
+  say("On its way to the engine");
+  try {
+    await receive(run);
+    relay.progress([10]);
+    say("Answered; writing the books");
+  } catch (error) {
+    onFailure(run, error);
+  } finally {
+    state.running = null;
+    showRunning(false);
+    turn.finish(run.requestId);
+  }
+  await showTrace(run.requestId, { live: true });
+}
+
+async function receive(run) {
+  const { turn } = run;
+  const body = {
+    model: $("model").value,
+    conversation_id: state.conversationId,
+    messages: [{ role: "user", content: turn.question }],
+  };
+  for await (const event of streamChat(body, { key: state.key, requestId: run.requestId, signal: run.controller.signal })) {
+    if (event.type === "open") {
+      run.requestId = event.requestId;
+      relay.progress([7]);
+      say("The engine has it");
+    } else if (event.type === "text") {
+      if (!turn.text) {
+        relay.progress([7, 8, 9]);
+        say("Answering");
+      }
+      turn.add(event.text);
+    } else if (event.type === "role") {
+      turn.model = event.model;
+    } else if (event.type === "finish") {
+      turn.citations = event.citations;
+      turn.reason = event.reason;
+    } else if (event.type === "usage") {
+      turn.usage = event.usage;
+    }
+  }
+}
+
+function onFailure(run, error) {
+  if (error.name === "AbortError") {
+    run.turn.note("Stopped. What was written so far is kept.");
+    relay.settle();
+    say("Stopped by you");
+    return;
+  }
+  const failure = error instanceof Failure ? error : new Failure(String(error.message || error));
+  if (failure.requestId) run.requestId = failure.requestId;
+  run.turn.fail(failure, () => ask(run.turn.question));
+  relay.fail(failure.stop);
+  say(failure.stop ? `Failed at ${failure.stop.replaceAll("_", " ")}` : "Failed");
+  if (failure.status === 401) openKeyDialog("This key was not accepted.");
+}
+
+function showRunning(running) {
+  $("stop").hidden = !running;
+  $("send").hidden = running;
+  $("log").setAttribute("aria-busy", String(running));
+  updateSend();
+}
+
+// ---- A turn on the page ------------------------------------------------------------------------------------
+
+class Turn {
+  constructor(question) {
+    Object.assign(this, { question, text: "", citations: [], usage: null, model: "", reason: "", deltas: 0 });
+    this.startedAt = performance.now();
+    this.anchor = `source-${newRequestId().slice(0, 8)}-`;
+    this.body = element("div", { className: "body" });
+    this.extras = element("div", { className: "extras" });
+    this.answer = element("article", { className: "turn answer pending", "aria-label": "Answer" }, this.body, this.extras);
+    const asked = element("article", { className: "turn asked", "aria-label": "You" }, element("div", { className: "body", text: question }));
+    this.body.append(element("span", { className: "thinking", role: "img", "aria-label": "Waiting for the first token" }, element("i"), element("i"), element("i")));
+    $("log").append(asked, this.answer);
+    this.answer.scrollIntoView({ block: "end" });
+  }
+
+  add(text) {
+    const now = performance.now();
+    if (!this.firstAt) this.firstAt = now;
+    this.lastAt = now;
+    this.deltas += 1;
+    this.text += text;
+    if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.drawing = null;
+    const log = $("log");
+    const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+    renderText(this.body, this.text, { citationCount: this.citations.length, anchor: this.anchor });
+    if (follows) log.scrollTop = log.scrollHeight;
+  }
+
+  note(text) {
+    this.extras.append(element("p", { className: "note", text }));
+  }
+
+  fail(failure, again) {
+    const box = element("div", { className: "failure", role: "alert" }, element("p", { className: "failure-text", text: failure.message }));
+    const what = [failure.status ? `HTTP ${failure.status}` : "", failure.code, failure.stop && `at ${failure.stop}`].filter(Boolean).join(" · ");
+    if (what) box.append(element("p", { className: "muted small", text: what }));
+    if (failure.status !== 401 && failure.status !== 400) box.append(retryButton(failure.retryAfterSeconds, again));
+    this.extras.append(box);
+  }
+
+  finish(requestId) {
+    if (this.drawing) cancelAnimationFrame(this.drawing);
+    this.draw();
+    this.answer.classList.remove("pending");
+    if (this.citations.length) this.extras.append(this.sources());
+    if (this.reason === "length") this.note("The answer reached its length limit.");
+    if (this.reason === "content_filter") this.note("The answer was cut by a content rule.");
+    this.extras.append(this.meta(requestId));
+    $("log").scrollTop = $("log").scrollHeight;
+  }
+
+  sources() {
+    const items = this.citations.map((source, index) => element("li", { id: `${this.anchor}${index + 1}`, text: source, tabindex: "-1" }));
+    return element("section", { className: "sources", "aria-label": "Sources" }, element("h3", { text: "Sources" }), element("ol", {}, ...items));
+  }
+
+  meta(requestId) {
+    const tokens = this.usage ? this.usage.completion_tokens : this.deltas;
+    const parts = [];
+    if (this.firstAt) {
+      parts.push(figure("TTFT", formatMs(this.firstAt - this.startedAt), "Time to first token, seen from this page"));
+      if (tokens > 1) parts.push(figure("TPOT", formatMs((this.lastAt - this.firstAt) / (tokens - 1)), "Time per output token after the first"));
+      parts.push(figure("", `${tokens} ${tokens === 1 ? "token" : "tokens"}`));
+    }
+    if (this.model) parts.push(figure("", this.model));
+    const copy = element("button", { type: "button", className: "link mono", text: requestId, title: "Copy the request id" });
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(requestId);
+      copy.textContent = "Copied";
+      setTimeout(() => { copy.textContent = requestId; }, 1200);
+    });
+    const show = element("button", { type: "button", className: "link", text: "Show trace" });
+    show.addEventListener("click", () => showTrace(requestId, { live: false }));
+    return element("footer", { className: "meta" }, ...parts, copy, show);
+  }
+}
+
+function figure(name, value, title) {
+  const node = element("span", { className: "fact" }, ...(name ? [element("b", { text: name }), " "] : []), value);
+  if (title) node.title = title;
+  return node;
+}
+
+function retryButton(seconds, again) {
+  const button = element("button", { type: "button", className: "quiet", text: "Try again" });
+  button.addEventListener("click", () => { button.disabled = true; again(); });
+  if (!seconds) return button;
+  const until = performance.now() + seconds * 1000;
+  const tick = () => {
+    const left = Math.ceil((until - performance.now()) / 1000);
+    button.disabled = left > 0;
+    button.textContent = left > 0 ? `Try again in ${left} s` : "Try again";
+    if (left > 0) setTimeout(tick, 250);
+  };
+  tick();
+  return button;
+}
+
+// ---- The trace ---------------------------------------------------------------------------------------------
+
+async function showTrace(requestId, { live }) {
+  for (const pause of live ? TRACE_TRIES_MS : [0]) {
+    await new Promise((resolve) => { setTimeout(resolve, pause); });
+    if (state.running) return;
+    let trace;
+    try {
+      trace = await getJson(`/v1/traces/${requestId}`, state.key);
+    } catch (error) {
+      if (error instanceof Failure && error.status === 404 && live) continue;
+      say(error.message);
+      break;
+    }
+    drawTrace(trace);
+    if (trace.summary.status !== "running") return;
+  }
+  relay.settle();
+}
+
+function drawTrace(trace) {
+  relay.show(trace);
+  const { summary } = trace;
+  say(`${summary.stops.length} of 10 stops · ${formatMs(summary.total_ms)}`);
+  const link = element("a", { href: `/ui/trace?id=${trace.request_id}`, text: "Open the whole trace" });
+  $("waterfall").replaceChildren(scaleSwitch(relay), element("dl", { className: "figures small-figures" }, ...figures(summary)), element("p", {}, link));
+}
+
+function say(text) {
+  $("relay-status").textContent = text;
+}
+
+// ---- Key and models ----------------------------------------------------------------------------------------
+
+function openKeyDialog(problem = "") {
+  $("key").value = state.key;
+  $("key-remember").checked = isRemembered();
+  $("key-problem").textContent = problem;
+  $("key-problem").hidden = !problem;
+  if (!$("key-dialog").open) $("key-dialog").showModal();
+  $("key").focus();
+}
+
+async function useKey() {
+  const key = $("key").value.trim();
+  $("key-save").disabled = true;
+  try {
+    await loadModels(key);
+  } catch (error) {
+    openKeyDialog(error.status === 401 ? "This key was not accepted." : error.message);
+    return;
+  } finally {
+    $("key-save").disabled = false;
+  }
+  state.key = key;
+  saveKey(key, $("key-remember").checked);
+  $("key-dialog").close();
+  showKeyState();
+  const question = state.waitingQuestion;
+  state.waitingQuestion = "";
+  if (question) submit(question);
+  else $("question").focus();
+}
+
+async function loadModels(key) {
+  const { data } = await getJson("/v1/models", key);
+  const names = data.map((model) => model.id);
+  if (!names.includes("auto")) names.unshift("auto");
+  const wanted = localStorage.getItem(MODEL_STORAGE);
+  $("model").replaceChildren(...names.map((name) => element("option", { value: name, text: name })));
+  $("model").value = names.includes(wanted) ? wanted : "auto";
+  $("model").disabled = false;
+}
+
+function showKeyState() {
+  $("key-button").textContent = state.key ? "API key" : "Set API key";
+  $("key-button").classList.toggle("attention", !state.key);
+}
+
+// ---- The composer ------------------------------------------------------------------------------------------
+
+function submit(question) {
+  const text = question.trim();
+  if (!text || state.running) return;
+  $("question").value = "";
+  growQuestion();
+  ask(text);
+}
+
+function updateSend() {
+  $("send").disabled = !$("question").value.trim() || state.running !== null;
+}
+
+function growQuestion() {
+  const box = $("question");
+  box.style.height = "auto";
+  box.style.height = `${Math.min(box.scrollHeight, 220)}px`;
+  updateSend();
+}
+
+function stop() {
+  if (state.running) state.running.controller.abort();
+}
+
+$("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit($("question").value);
+});
+$("question").addEventListener("input", growQuestion);
+$("question").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    submit($("question").value);
+  }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !$("key-dialog").open) stop();
+});
+$("stop").addEventListener("click", () => {
+  stop();
+  $("question").focus();
+});
+$("new-conversation").addEventListener("click", () => {
+  stop();
+  state.conversationId = newConversationId();
+  $("log").replaceChildren($("welcome"));
+  $("welcome").hidden = false;
+  relay.reset();
+  $("waterfall").replaceChildren();
+  say("Ten stops, waiting for a question");
+  $("question").focus();
+});
+for (const button of document.querySelectorAll(".suggestion")) {
+  button.addEventListener("click", () => submit(button.textContent));
+}
+$("model").addEventListener("change", () => localStorage.setItem(MODEL_STORAGE, $("model").value));
+$("key-button").addEventListener("click", () => openKeyDialog());
+$("key-cancel").addEventListener("click", () => $("key-dialog").close());
+$("key-dialog").addEventListener("close", () => $("question").focus());
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey();
+});
+
+showKeyState();
+if (state.key) loadModels(state.key).catch((error) => (error.status === 401 ? openKeyDialog("This key was not accepted.") : say(error.message)));
+$("question").focus();
