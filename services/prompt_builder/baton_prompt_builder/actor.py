@@ -47,6 +47,7 @@ class PromptBuilder:
             ctx.request_id, tenant_id, chat.retrieval, question, ctx.spans
         )
         prompt = self._assemble(ctx, handoff, messages, passages)
+        self._check_size(handoff, prompt)
         await ctx.hand_on(
             subjects.guard_in(ctx.request_id),
             lambda envelope: GuardInHandoff(envelope=envelope, chat=chat, prompt=prompt),
@@ -85,6 +86,16 @@ class PromptBuilder:
             )
             ctx.attributes.update(num_chunks=len(passages), retrieval=handoff.chat.retrieval)
         return prompt
+
+    def _check_size(self, handoff: PromptHandoff, prompt: Prompt) -> None:
+        """Encoding twice would cost everybody; only a text near the limit is measured."""
+        limit = self._settings.max_handoff_bytes
+        if sum(len(message.text) for message in prompt.messages) < limit // 16:
+            return
+        message = GuardInHandoff(envelope=handoff.envelope, chat=handoff.chat, prompt=prompt)
+        if (num_bytes := len(message.encode())) > limit:
+            text = f"The prompt takes {num_bytes} bytes on the bus; {limit} is the most. Send less text."
+            raise RequestFailed.because("request_too_large", text, param="messages")
 
 
 def prompt_actor(node: Node, builder: PromptBuilder) -> Actor[PromptHandoff]:

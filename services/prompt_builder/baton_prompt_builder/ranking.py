@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from baton_prompt_builder.sparse import shared_words
 from baton_prompt_builder.stores.interface import Found, Hit, StoredChunk
 
 RRF_K = 60
@@ -31,8 +32,14 @@ class Rule:
     max_chunks: int
     max_characters: int
     min_cosine: float
+    """The best passage is this close to the question in meaning,"""
+    min_cosine_with_words: float
+    """or this close, and has `min_word_share` of the question's words."""
+    min_word_share: float
+    min_word_share_alone: float
+    """Without vectors: the best passage has this share of the question's words, and two of them at least."""
     min_cosine_of_chunk: float
-    min_bm25: float
+    """Each further passage is at least this close."""
 
 
 def fuse(*rankings: Sequence[Hit]) -> list[tuple[StoredChunk, float]]:
@@ -50,9 +57,9 @@ def fuse(*rankings: Sequence[Hit]) -> list[tuple[StoredChunk, float]]:
     return sorted(((chunks[key], score) for key, score in scores.items()), key=lambda item: -item[1])
 
 
-def choose(found: Found, rule: Rule, *, always: bool) -> list[Passage]:
+def choose(question: str, found: Found, rule: Rule, *, always: bool) -> list[Passage]:
     """`always` (policy `on`) takes the best there are; else nothing that is too far from the question."""
-    if not always and not is_about_documents(found, rule):
+    if not always and not is_about_documents(question, found, rule):
         return []
     cosines = {hit.chunk.chunk_id: hit.score for hit in found.dense}
     words = {hit.chunk.chunk_id: hit.score for hit in found.sparse}
@@ -71,8 +78,19 @@ def choose(found: Found, rule: Rule, *, always: bool) -> list[Passage]:
     return passages
 
 
-def is_about_documents(found: Found, rule: Rule) -> bool:
-    """By meaning where there are vectors, else by words."""
+def is_about_documents(question: str, found: Found, rule: Rule) -> bool:
+    """By meaning where there are vectors, else by words. BM25 scores grow with the size of the store, so it
+    is the share of the question's words that counts."""
     if found.dense:
-        return found.dense[0].score >= rule.min_cosine
-    return bool(found.sparse) and found.sparse[0].score >= rule.min_bm25
+        best = found.dense[0]
+        if best.score >= rule.min_cosine or best.score < rule.min_cosine_with_words:
+            return best.score >= rule.min_cosine
+        return _has_words(question, best, rule.min_word_share)
+    return any(
+        _has_words(question, hit, rule.min_word_share_alone) for hit in found.sparse[: rule.max_chunks]
+    )
+
+
+def _has_words(question: str, hit: Hit, share: float) -> bool:
+    num_shared, num_asked = shared_words(question, hit.chunk.searchable_text)
+    return num_shared >= 2 and num_shared >= share * num_asked

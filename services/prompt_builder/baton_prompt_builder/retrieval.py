@@ -47,7 +47,7 @@ class Retriever:
             return []
         vectors = await self._embed(request_id, question, spans)
         found = await self._search(question, vectors, tenant_id, policy, spans)
-        return choose(found, self._rule, always=policy == "on")
+        return choose(question, found, self._rule, always=policy == "on")
 
     async def _embed(self, request_id: str, question: str, spans: SpanRecorder) -> Vectors | None:
         with spans.span("embed") as span:

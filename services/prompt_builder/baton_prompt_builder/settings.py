@@ -18,6 +18,9 @@ class Settings(ServiceSettings):
     """Kept free for the answer where the client names no max_tokens."""
     characters_per_token: float = Field(default=3.5, gt=0)
 
+    max_handoff_bytes: int = Field(default=8 * 1024 * 1024 - 8 * 1024, ge=1024)
+    """What fits into one message of the bus; NATS closes the connection on more."""
+
     books_seconds: float = Field(default=2.0, gt=0)
     embed_seconds: float = Field(default=0.5, gt=0)
     """A question waits this long for its vector, then it is searched for by its words alone."""
@@ -45,12 +48,12 @@ class Settings(ServiceSettings):
     retrieval_characters: int = Field(default=3000, ge=200)
     retrieval_candidates: int = Field(default=20, ge=1)
     """Hits taken from each branch before they are fused."""
-    min_cosine: float = Field(default=0.4, ge=-1, le=1)
-    """`auto`: documents are used only if the best one is at least this close to the question."""
+    min_cosine: float = Field(default=0.40, ge=-1, le=1)
+    min_cosine_with_words: float = Field(default=0.28, ge=-1, le=1)
+    min_word_share: float = Field(default=0.75, ge=0, le=1)
+    min_word_share_alone: float = Field(default=0.6, ge=0, le=1)
     min_cosine_of_chunk: float = Field(default=0.25, ge=-1, le=1)
-    """`auto`: and each further one at least this close."""
-    min_bm25: float = Field(default=6.0, ge=0)
-    """`auto` without vectors: the least BM25 score."""
+    """When `auto` uses documents; see `ranking.Rule`. Measured with MiniLM on the seed documents."""
 
     ingest_characters: int = Field(default=2_000_000, ge=1000)
     """Largest document."""

@@ -23,3 +23,9 @@ def words_of_question(text: str) -> tuple[list[int], list[float]]:
     """Empty if the question has only stop words."""
     vector = _bm25.embed_query(text[:_LONGEST_QUESTION])
     return vector.indices, vector.values
+
+
+def shared_words(question: str, text: str) -> tuple[int, int]:
+    """How many of the question's words the text has, and how many there are; stop words don't count."""
+    asked = set(words_of_question(question)[0])
+    return len(asked.intersection(words_of_document(text)[0])), len(asked)

@@ -46,8 +46,10 @@ def retriever(settings: Settings, library: Library, embedder: EmbedderClient) ->
         max_chunks=settings.retrieval_chunks,
         max_characters=settings.retrieval_characters,
         min_cosine=settings.min_cosine,
+        min_cosine_with_words=settings.min_cosine_with_words,
+        min_word_share=settings.min_word_share,
+        min_word_share_alone=settings.min_word_share_alone,
         min_cosine_of_chunk=settings.min_cosine_of_chunk,
-        min_bm25=settings.min_bm25,
     )
     limits = Limits(settings.embed_seconds, settings.search_seconds, settings.retrieval_candidates)
     return Retriever(library, embedder, rule, limits, settings.shared_tenant)
