@@ -104,16 +104,16 @@ def _plain(value: Any, where: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return _text(value, where)
+        return require_text(value, where)
     if isinstance(value, Mapping):
-        return {_text(str(key), where): _plain(item, where, depth + 1) for key, item in value.items()}
+        return {require_text(str(key), where): _plain(item, where, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, where, depth + 1) for item in value]
     raise InvalidParameter(where, f"{where} holds a {type(value).__name__}, which is no JSON value")
 
 
-def _text(value: str, where: str) -> str:
-    """A lone surrogate (`"\\ud83d"` in JSON) is no text: the tokenizer could not encode it."""
+def require_text(value: str, where: str) -> str:
+    """`value` itself. A lone surrogate (`"\\ud83d"` in JSON) is no text: no tokenizer can encode it."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

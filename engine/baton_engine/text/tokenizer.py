@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from baton_engine.errors import RequestRejected
+from baton_engine.text.chat_messages import require_text
 from baton_engine.text.chat_template import ChatTemplate
 from baton_engine.text.plain_text import PlainTextEncoder, any_of, protected_tokens
 from baton_engine.text.template_marks import Piece
@@ -58,11 +59,12 @@ class Tokenizer:
         """Ids of plain text: strings of control tokens in it stay ordinary text.
 
         add_special_tokens: what the model expects around a bare text, mostly a BOS in front.
+        Raises RequestRejected for what is no text (half of a surrogate pair).
         """
-        if self._control.search(text):
+        require_text(text, "prompt")
+        ids = self._library_ids(text, [])
+        if ids is None:
             ids = self._plain.encode(text)
-        else:
-            ids = self._full.encode(text, add_special_tokens=False).ids
         if not add_special_tokens:
             return ids
         before, after = self._text_frame()
@@ -120,9 +122,9 @@ class Tokenizer:
         return self._template.render(messages, tools, add_generation_prompt, **variables)
 
     def _encode_pieces(self, pieces: list[Piece]) -> list[int]:
-        text = "".join(map(self._piece_text, pieces))
-        if self._control_spans(text) == list(self._piece_spans(pieces)):
-            return self._full.encode(text, add_special_tokens=False).ids
+        ids = self._library_ids("".join(map(self._piece_text, pieces)), pieces)
+        if ids is not None:
+            return ids
         # Somebody's text holds what looks like a control token: the library must not see it.
         return list(chain.from_iterable(self._encode_piece(pieces, place) for place in range(len(pieces))))
 
@@ -139,8 +141,17 @@ class Tokenizer:
             piece = piece.rstrip()
         return self._plain.encode(piece, at_start=place == 0)
 
-    def _control_spans(self, text: str) -> list[tuple[int, int]]:
-        return [match.span() for match in self._control.finditer(text)]
+    def _library_ids(self, text: str, pieces: list[Piece]) -> list[int] | None:
+        """The library's ids of `text`, if it finds in it just the protected tokens that `pieces` state.
+
+        Compared by place, since a forged token could stand for a real one, and by id, since the library
+        may find some only after normalising the text.
+        """
+        if [match.span() for match in self._control.finditer(text)] != list(self._piece_spans(pieces)):
+            return None
+        ids: list[int] = self._full.encode(text, add_special_tokens=False).ids
+        stated = [piece for piece in pieces if isinstance(piece, int)]
+        return ids if [token_id for token_id in ids if token_id in self._protected] == stated else None
 
     def _piece_spans(self, pieces: list[Piece]) -> Iterator[tuple[int, int]]:
         start = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
 
-from baton_engine.errors import ModelLoadError
+from baton_engine.errors import ModelLoadError, RequestRejected
 from baton_engine.text import StreamDecoder, Tokenizer
 from tests.support.tiny_text import (
     CONTENT_TOKENS,
@@ -155,6 +155,26 @@ def test_a_vocabulary_that_looks_up_whole_words_still_can_not_be_tricked(tmp_pat
     assert tokenizer.decode(ids) == "a stop stop"
     assert tokenizer.encode("stop") == [2 + byte for byte in b"stop"]
     assert not tokenizer.special_token_ids & set(ids)
+
+
+def test_a_token_that_appears_only_after_normalising_is_not_let_in(tmp_path: Path) -> None:
+    """Fullwidth ＜x＞ becomes <x> under NFKC, and this vocabulary matches its token behind that."""
+    tiny_tokenizer(tmp_path, chat_template="{{ messages[0].content }}<x>")
+    library = HFTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    library.normalizer = normalizers.NFKC()
+    library.add_special_tokens([AddedToken("<x>", special=True, normalized=True)])
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    special = tokenizer.vocab_size - 1
+    assert tokenizer._full.encode("＜x＞").ids == [special]
+    assert tokenizer.encode("＜x＞") == list(b"<x>")
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "＜x＞"}]) == [*b"<x>", special]
+
+
+def test_half_of_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(RequestRejected, match="surrogate") as caught:
+        tokenizer.encode("half \ud83d")
+    assert caught.value.param == "prompt"
 
 
 def test_sentencepiece_puts_its_space_in_front_of_the_whole_text_only(tmp_path: Path) -> None:
