@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ from baton_common.context import RequestContext
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_common.handoff import hand_on
+from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
@@ -300,3 +301,20 @@ async def settled(holds: Callable[[], bool], seconds: float = 5.0) -> None:
             while not holds():
                 await asyncio.sleep(0.002)
     assert holds(), "it did not settle"
+
+
+@asynccontextmanager
+async def nats_stage(url: str) -> AsyncGenerator[Stage, None]:
+    """Each service with a connection of its own, and the stream that keeps the records."""
+    admin = await NatsBus.connect(url, name="admin")
+    await admin.jetstream.add_stream(name="AFTER", subjects=[subjects.AFTER_ALL])
+
+    async def connect(name: str) -> Bus:
+        return await NatsBus.connect(url, name=name)
+
+    try:
+        async with Stage(connect) as stage:
+            yield stage
+    finally:
+        await admin.jetstream.delete_stream("AFTER")
+        await admin.close()

@@ -1,0 +1,278 @@
+"""Gateway, router and engine worker over a real NATS server, with a scripted engine: what goes right, what is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import pytest
+
+from baton_contracts import subjects
+from baton_contracts.frames import Cancel
+from baton_contracts.handoffs import Ack
+from baton_contracts.prompt import Sampling
+from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.nats_server import running_nats_server
+from tests.support.relay_stage import Stage, nats_stage, question, settled
+
+ANSWER = "".join(WORDS)
+
+
+@pytest.fixture(scope="module")
+def relay_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("relay")
+    with running_nats_server(folder) as url:
+        yield url
+
+
+@pytest.fixture
+async def stage(relay_url: str) -> AsyncGenerator[Stage, None]:
+    async with nats_stage(relay_url) as opened:
+        yield opened
+
+
+async def test_an_answer_comes_whole_with_its_usage_its_row_and_its_spans(stage: Stage) -> None:
+    engine = FakeEngine()
+    (worker,) = await stage.whole(engine)
+
+    heard = await stage.ask(prompt=question("one two three four"))
+
+    assert heard.text == ANSWER
+    assert heard.token_ids == [1, 2, 3, 4, 5]
+    assert len(heard.prologues) == 1
+    assert heard.prologues[0].replica == worker.instance
+    assert heard.end is not None
+    assert heard.end.usage.prompt_tokens == 5  # four words and the role
+    assert heard.end.usage.completion_tokens == 5
+    await settled(lambda: len(stage.records) == 1)
+    row = stage.records[0]
+    assert (row.outcome, row.attempt, row.replica) == ("finished", 1, worker.instance)
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (5, 5)
+    await settled(lambda: {span.stop for span in stage.spans.get(heard.request_id, [])} >= {5, 6, 7})
+    names = {span.name for span in stage.spans[heard.request_id] if span.stop == 7}
+    assert names >= {"hop", "admit", "queue", "prefill", "decode", "first_token", "handle"}
+
+
+async def test_a_replica_lost_before_its_first_token_is_replaced_and_nothing_is_said_twice(
+    stage: Stage,
+) -> None:
+    engines = [FakeEngine(Script(stall_after=0)), FakeEngine(Script(stall_after=0))]
+    workers = await stage.whole(*engines)
+
+    request_id = await stage.send(stage.handoff())
+    heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
+    first = heard.prologues[0].replica
+    by_instance = dict(zip([worker.instance for worker in workers], zip(workers, engines, strict=True)))
+    lost, _ = by_instance.pop(first)
+    ((second, (_, engine)),) = by_instance.items()
+    engine.script = Script()
+    await lost.vanish()
+    heard = await stage.listen(request_id, into=heard)
+
+    assert heard.text == ANSWER
+    assert heard.token_ids == [1, 2, 3, 4, 5]
+    assert len(heard.prologues) == 1
+    assert heard.seconds < 5
+    await settled(lambda: len(stage.records) == 2)
+    rows = sorted(stage.records, key=lambda row: row.attempt)
+    assert [(row.attempt, row.outcome, row.replica) for row in rows] == [
+        (1, "error", first),
+        (2, "finished", second),
+    ]
+    assert rows[0].error_code == "stop_lost"
+
+
+async def test_an_engine_error_before_the_first_token_goes_to_the_other_replica(stage: Stage) -> None:
+    engines = [FakeEngine(Script(error_after=0), autoplay=False) for _ in range(2)]
+    workers = await stage.whole(*engines)
+
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: any(engine.waiting for engine in engines))
+    broken, sound = (0, 1) if engines[0].waiting else (1, 0)
+    engines[sound].script = Script()
+    engines[broken].step()
+    engines[broken].step()
+    await settled(lambda: bool(engines[sound].waiting))
+    for _ in WORDS:
+        engines[sound].step()
+    heard = await stage.listen(request_id)
+
+    assert heard.text == ANSWER
+    await settled(lambda: len(stage.records) == 2)
+    assert [(row.attempt, row.outcome, row.replica, row.error_code) for row in stage.records] == [
+        (1, "error", workers[broken].instance, "stop_failed"),
+        (2, "finished", workers[sound].instance, None),
+    ]
+
+
+async def test_a_replica_lost_after_the_first_token_ends_in_a_typed_error(stage: Stage) -> None:
+    engine = FakeEngine(Script(stall_after=2))
+    (worker,) = await stage.whole(engine)
+
+    request_id = await stage.send(stage.handoff())
+    heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) == 2)
+    await worker.vanish()
+    heard = await stage.listen(request_id, into=heard)
+
+    assert heard.text == "The answer "
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("stop_lost", "engine_worker")
+    await settled(lambda: len(stage.records) == 1)
+    row = stage.records[0]
+    assert (row.outcome, row.error_code, row.usage.completion_tokens) == ("error", "stop_lost", 2)
+
+
+async def test_exhausted_attempts_give_the_first_error(stage: Stage) -> None:
+    engines = [FakeEngine(Script(error_after=0)) for _ in range(2)]
+    await stage.whole(*engines)
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert heard.error.code == "stop_failed"
+    assert "invalid_logits" in heard.error.message
+    assert sum(len(engine.submitted) for engine in engines) == 2 + 2  # each warmed up, each tried once
+
+
+async def test_no_router_is_a_503_within_100_ms(stage: Stage) -> None:
+    await asyncio.gather(stage.guard(), stage.gateway())
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop, heard.error.status) == ("no_responder", "inference_router", 503)
+    assert heard.seconds < 0.1
+    assert stage.records == []
+
+
+async def test_no_replica_is_a_503_with_a_time_to_come_back(stage: Stage) -> None:
+    await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.status) == ("no_ready_replica", 503)
+    assert heard.error.retry_after_seconds is not None
+    assert 8 <= heard.error.retry_after_seconds <= 12
+    assert heard.seconds < 0.1
+
+
+async def test_no_guard_is_a_503_naming_it(stage: Stage) -> None:
+    await asyncio.gather(stage.router(), stage.gateway())
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("no_responder", "output_guardrails")
+    assert heard.seconds < 0.1
+
+
+async def test_a_prompt_over_the_context_is_the_clients_fault_and_tried_once(stage: Stage) -> None:
+    engines = [FakeEngine(Script(context=20)) for _ in range(2)]
+    await stage.whole(*engines)
+
+    heard = await stage.ask(prompt=question("word " * 30), sampling=Sampling(max_tokens=7))
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.status) == ("context_length_exceeded", 400)
+    assert "31 in the prompt" in heard.error.message
+    assert "7 for the answer" in heard.error.message
+    await settled(lambda: bool(stage.spans.get(heard.request_id)))
+    refusals = [s for s in stage.spans[heard.request_id] if s.stop == 6 and s.name == "dispatch"]
+    assert len(refusals) == 1
+
+
+async def test_full_replicas_refuse_fast_and_the_free_one_is_found(stage: Stage) -> None:
+    full = Script(max_running=1, max_waiting=1, stall_after=0)
+    engines = [FakeEngine(full), FakeEngine(full)]
+    await stage.whole(*engines)
+
+    held = [await stage.send(stage.handoff()) for _ in range(4)]
+    await settled(lambda: sum(len(e.running) + len(e.waiting) for e in engines) == 4)
+    refused = [await stage.ask() for _ in range(20)]
+
+    assert {heard.error.code for heard in refused if heard.error} == {"queue_full"}
+    assert sorted(heard.seconds for heard in refused)[18] < 0.05
+    assert all(1 <= (heard.error.retry_after_seconds or 0) <= 30 for heard in refused if heard.error)
+    for request_id in held:
+        await stage.cancel(request_id)
+    await settled(lambda: not any(e.running or e.waiting for e in engines))
+
+
+async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
+    engine = FakeEngine(autoplay=False)
+    await stage.whole(engine)
+
+    handoff = stage.handoff()
+    request_id = await stage.send(handoff)
+    await settled(lambda: len(engine.submitted) == 2)
+    raw = await stage.edge.bus.request(subjects.gateway(request_id), handoff.encode(), timeout=1)
+    assert Ack.decode(raw).verdict == "held"
+    for _ in WORDS:
+        engine.step()
+    heard = await stage.listen(request_id)
+
+    assert heard.text == ANSWER
+    assert len(engine.submitted) == 2  # the warm-up and one
+    await settled(lambda: len(stage.records) == 1)
+
+
+async def test_a_hit_of_the_cache_needs_no_engine_and_is_booked_as_one(stage: Stage) -> None:
+    engine = FakeEngine()
+    await stage.whole(engine)
+
+    greedy = Sampling(temperature=0)
+    first = await stage.ask(sampling=greedy)
+    await settled(lambda: len(stage.records) == 1)
+    second = await stage.ask(sampling=greedy)
+    third = await stage.ask(sampling=greedy, use_cache=False)
+
+    assert first.text == second.text == third.text == ANSWER
+    assert [heard.prologues[0].cache for heard in (first, second, third)] == ["none", "exact", "none"]
+    assert second.prologues[0].replica == "cache"
+    assert second.end is not None
+    assert second.end.usage.completion_tokens == 5
+    assert len(engine.submitted) == 1 + 2
+    await settled(lambda: len(stage.records) == 3)
+    assert [row.outcome for row in stage.records] == ["finished", "cache_hit", "finished"]
+
+
+async def test_a_draining_replica_finishes_what_it_holds_and_takes_nothing_new(stage: Stage) -> None:
+    engines = [FakeEngine(autoplay=False), FakeEngine(autoplay=False)]
+    workers = await stage.whole(*engines)
+
+    request_id = await stage.send(stage.handoff())
+    heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
+    mine = next(w for w in workers if w.instance == heard.prologues[0].replica)
+    engine, other = (
+        (engines[0], engines[1]) if mine is workers[0] else (engines[1], engines[0])
+    )
+    draining = asyncio.create_task(mine.node.drain(5))
+    await settled(lambda: mine.node.state == "draining")
+    later = [await stage.send(stage.handoff()) for _ in range(3)]
+    await settled(lambda: len(other.submitted) == 1 + 3)
+    for _ in WORDS:
+        engine.step()
+        other.step()
+    heard = await stage.listen(request_id, into=heard)
+    await draining
+
+    assert heard.text == ANSWER
+    assert len(engine.submitted) == 1 + 1
+    for each in later:
+        assert (await stage.listen(each)).text == ANSWER
+
+
+async def test_a_cancel_of_one_attempt_does_not_end_the_request(stage: Stage) -> None:
+    engine = FakeEngine(autoplay=False)
+    await stage.whole(engine)
+
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: len(engine.submitted) == 2)
+    other = Cancel(request_id=request_id, reason="superseded", attempt=2)
+    await stage.edge.bus.publish(subjects.cancel(request_id), other.encode())
+    for _ in WORDS:
+        engine.step()
+
+    assert (await stage.listen(request_id)).text == ANSWER
