@@ -180,7 +180,7 @@ export function figures(summary) {
     ["Tokens", tokens],
     ["Model", summary.model || "–"],
     ["Status", summary.finish_reason && summary.status === "ok" ? `ok, ${summary.finish_reason}` : summary.status],
-    ["Unexplained", formatMs(summary.unexplained_gap_ms)],
+    ["Unexplained gap", formatMs(summary.unexplained_gap_ms)],
   ];
   return found.map(([name, value]) => element("div", { className: "figure" }, element("dt", { text: name }), element("dd", { text: value })));
 }
