@@ -1,11 +1,13 @@
 """HTML to Markdown-like text: headings, paragraphs, lists and code survive; scripts, menus and markup don't.
 
-Walks the parsed tree with a stack of its own, so depth of nesting is no danger.
+The parser's time grows with the square of the nesting, so depth is bounded before it sees the page; the tree
+is walked with a stack of its own.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -24,12 +26,25 @@ _AROUND: dict[str, tuple[str, str]] = {
     "br": ("\n", ""),
 }
 """What is written before and after an element's content."""
+_MAX_DEPTH = 1000
+"""Twice what browsers keep."""
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_VOID = "area base br col embed hr img input link meta source track wbr"
+_CLOSED_BY_THE_NEXT = "p li dt dd tr td th option tbody thead"
+_NEVER_NESTS = frozenset(f"{_VOID} {_CLOSED_BY_THE_NEXT}".split())
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _TEXT = "-text"
 
 
+class NestedTooDeep(ValueError):
+    """The page nests elements deeper than any real page does."""
+
+
 def html_to_markdown(html: str) -> str:
-    """The page's title is its first heading, unless it has a heading of level 1 of its own."""
+    """The page's title is its first heading, unless it has a heading of level 1 of its own.
+    Raises NestedTooDeep."""
+    if _depth(html) > _MAX_DEPTH:
+        raise NestedTooDeep(f"elements nest more than {_MAX_DEPTH} deep")
     tree = LexborHTMLParser(html)
     title = tree.css_first("head > title")
     heading = _SPACES.sub(" ", title.text()).strip() if title else ""
@@ -37,6 +52,21 @@ def html_to_markdown(html: str) -> str:
     tree.strip_tags(_DROPPED)
     body = _walk(tree.body) if tree.body else ""
     return f"# {heading}\n\n{body}" if heading and body and not has_h1 else body
+
+
+def _depth(html: str) -> int:
+    """The deepest nesting of tags as written; a close tag counts only where its element is open."""
+    num_open: Counter[str] = Counter()
+    depth = deepest = 0
+    for closing, tag in _TAG.findall(html):
+        name = tag.lower()
+        if name in _NEVER_NESTS or (closing and not num_open[name]):
+            continue
+        step = -1 if closing else 1
+        num_open[name] += step
+        depth += step
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _walk(root: LexborNode) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from baton_common.errors import RequestFailed
 from baton_contracts.queries import IngestQuery
 from baton_prompt_builder.chunking import chunk_markdown, chunk_plain_text
-from baton_prompt_builder.html_text import html_to_markdown
+from baton_prompt_builder.html_text import NestedTooDeep, html_to_markdown
 from baton_prompt_builder.stores.interface import DocumentStore, StoredChunk
 
 
@@ -39,14 +39,18 @@ class Ingestion:
         """One document at a time: two versions of one document must not interleave."""
 
     async def ingest(self, query: IngestQuery) -> Change:
-        """Raises RequestFailed (too large) and StoreError."""
+        """Raises RequestFailed (too large, not readable) and StoreError."""
         if len(query.text) > self._max_characters:
             text = (
                 f"The document has {len(query.text)} characters; {self._max_characters} is the most. "
                 "Split it into several files."
             )
             raise RequestFailed.because("request_too_large", text, param="text")
-        chunks = await asyncio.to_thread(chunk_document, query)
+        try:
+            chunks = await asyncio.to_thread(chunk_document, query)
+        except NestedTooDeep as error:
+            text = f"The page can't be read: {error}."
+            raise RequestFailed.because("invalid_value", text, param="text") from error
         async with self._turn:
             before = await self._store.ids_of(query.tenant_id, query.source)
             now = {chunk.chunk_id for chunk in chunks}
