@@ -1,4 +1,4 @@
-"""The output guardrails' neighbours, played: a gateway that opens a filter, an engine, an edge that listens."""
+"""The output guardrails' neighbours, played: a gateway that opens a filter, an engine, an edge."""
 
 from __future__ import annotations
 

@@ -16,29 +16,28 @@ PHRASES = ("secret plan", "kill", "a b c", "b")
 VALUES = {"<PERSON_1>": "Mary O'Neil", "<PERSON_12>": 'Jo "JJ" <Ng>', "<EMAIL_ADDRESS_1>": "mary@gmail.com"}
 NONE = DenyRules()
 
-pieces_of_text = st.lists(
-    st.sampled_from(
-        [
-            "secret",
-            "plan",
-            "kill",
-            "s",
-            "skill",
-            " ",
-            "\n",
-            "\u200b",
-            "a",
-            "b",
-            "c",
-            ".",
-            "SECRET",
-            "<",
-            "PERSON_1",
-        ]
-        + ["<PERSON_1>", "<PERSON_12>", "PERSON_1", "<EMAIL_", "ADDRESS_1>", "é", "sk-baton-", "x9" * 11]
+PIECES = (
+    *(
+        "secret",
+        "plan",
+        "kill",
+        "s",
+        "skill",
+        " ",
+        "\n",
+        "\u200b",
+        "a",
+        "b",
+        "c",
+        ".",
+        "_",
+        "SECRET",
+        "<",
+        "é",
     ),
-    max_size=14,
-).map("".join)
+    *("PERSON_1", "<PERSON_1>", "<PERSON_12>", "<EMAIL_", "ADDRESS_1>", "sk-baton-", "x9" * 11),
+)
+pieces_of_text = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
 def run(text: str, cuts: list[int], values: dict[str, str], rules: DenyRules) -> tuple[str, bool]:
@@ -55,7 +54,7 @@ def read(text: str) -> str:
 
 def banned_in(text: str) -> bool:
     either = "|".join(phrase.replace(" ", "\\s+") for phrase in PHRASES)
-    return bool(re.search(f"(?<!\\w)(?:{either})(?!\\w)|sk-baton-[a-z0-9_-]{{20}}", read(text)))
+    return bool(re.search(f"(?<![a-z0-9])(?:{either})(?![a-z0-9])|sk-baton-[a-z0-9_-]{{20}}", read(text)))
 
 
 @given(pieces_of_text, st.lists(st.integers(0, 120)), st.lists(st.integers(0, 120)))
