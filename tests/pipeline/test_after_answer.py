@@ -28,6 +28,7 @@ from tests.support.after_records import (
     subject_of,
     usage_record,
 )
+from tests.support.conformance_run import run_conformance
 from tests.support.postgres_server import postgres_folder, running_postgres
 from tests.support.relay import eventually
 from tests.support.restricted_nats import RestrictedNats, restricted_nats
@@ -259,6 +260,13 @@ async def test_postgresql_keeps_the_same_books(
         engine.dispose()
     assert counts == [1, 1]
     assert not (tmp_path / "books.sqlite").exists()
+
+
+async def test_it_fits_its_contract(nats: RestrictedNats, tmp_path: Path) -> None:
+    async with after_answer(nats, tmp_path):
+        status, printed = await run_conformance("after_answer", nats)
+    assert status == 0, printed
+    assert "fits    does its work" in printed
 
 
 async def until_rows(home: Path, enough: Callable[[int], bool]) -> None:

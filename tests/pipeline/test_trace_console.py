@@ -18,6 +18,7 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.queries import ConsoleQuery, ConsoleReply
 from baton_contracts.spans import SpanBatch
+from tests.support.conformance_run import run_conformance
 from tests.support.restricted_nats import RestrictedNats, restricted_nats
 from tests.support.service_process import ServiceProcess, running_service
 from tests.support.traces import make_batch, make_span, whole_relay
@@ -171,3 +172,9 @@ async def test_a_page_comes_over_the_bus(edge: NatsBus) -> None:
     reply = await ask(edge, "/", None)
     assert (reply.status, reply.media_type) == (200, "text/html; charset=utf-8")
     assert "Baton" in reply.body
+
+
+async def test_it_fits_its_contract(nats: RestrictedNats, console: ServiceProcess) -> None:
+    status, printed = await run_conformance("trace_console", nats)
+    assert status == 0, printed
+    assert "fits    does its work" in printed
