@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
-from pydantic_core import PydanticCustomError
 
 _INT64 = 2**63
 TAG_MARK = "«"
@@ -97,18 +96,16 @@ class ToolMessage(HttpModel):
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
+UNKNOWN_ROLE = "unknown_role"
+"""Error type of a message whose role is none of these; the fault lies in its `role`."""
+
+
 def _role_tag(value: object) -> str | None:
-    if not isinstance(value, dict):
-        kind = type(value).__name__
-        raise PydanticCustomError("invalid_type", "must be an object, not {kind}", {"kind": kind})
-    if "role" not in value:
-        raise PydanticCustomError("missing_required_parameter", "has no role", {"at": "role"})
+    """What is no object, or has no role, is judged as a user's message, which then says so."""
+    if not isinstance(value, dict) or "role" not in value:
+        return "«user»"
     role: object = value["role"]
-    if not isinstance(role, str) or role not in _ROLES:
-        raise PydanticCustomError(
-            "invalid_value", "must be one of system, developer, user, assistant, tool", {"at": "role"}
-        )
-    return f"«{role}»"
+    return f"«{role}»" if isinstance(role, str) and role in _ROLES else None
 
 
 ChatMessage = Annotated[
@@ -117,7 +114,11 @@ ChatMessage = Annotated[
     | Annotated[UserMessage, Tag("«user»")]
     | Annotated[AssistantMessage, Tag("«assistant»")]
     | Annotated[ToolMessage, Tag("«tool»")],
-    Discriminator(_role_tag),
+    Discriminator(
+        _role_tag,
+        custom_error_type=UNKNOWN_ROLE,
+        custom_error_message=f"must be one of {', '.join(_ROLES)}",
+    ),
 ]
 
 

@@ -99,7 +99,7 @@ class FakeRelay:
         await self.node.start()
         await self.node.become_ready()
         await self.outbox.start()
-        await self.bus.subscribe(subjects.PROMPT_ALL, self._on_prompt, queue="prompt_builder")
+        self._prompts = await self.bus.subscribe(subjects.PROMPT_ALL, self._on_prompt, queue="prompt_builder")
         await self.bus.subscribe(subjects.CANCEL_ALL, self._on_cancel)
         await self.bus.subscribe(subjects.TRACE_ALL, lambda message: self.traces.put_nowait(message.payload))
         await self.bus.subscribe(subjects.AFTER_ALL, self._on_record)
@@ -134,10 +134,20 @@ class FakeRelay:
     def _on_record(self, message: BusMessage) -> None:
         self.records.setdefault(message.subject.split(".")[3], []).append(message.payload)
 
+    async def unsubscribe_prompt(self) -> None:
+        """From here on nobody takes a request."""
+        await self._prompts.unsubscribe()
+        await self.bus.subscribe(f"sync.{self.instance}", lambda _: None)
+
     async def spans(self) -> list[dict[str, Any]]:
         """Of the next request that is over."""
         batch = json.loads(await asyncio.wait_for(self.traces.get(), 5))
         return sorted(batch["spans"], key=lambda span: span["start"])
+
+    def release(self) -> None:
+        """Scripts that wait to be cancelled go on."""
+        for turn in self.turns:
+            turn.cancelled.set()
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -164,7 +174,7 @@ async def running_edge(
     nats_url: str, script: Script = hello, **settings: Any
 ) -> AsyncGenerator[RunningEdge, None]:
     """`settings` are those of the edge."""
-    values: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dev_key": KEY} | settings
+    values: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dev_key": KEY, "max_handoff_bytes": 1_000_000} | settings
     edge_settings = EdgeSettings(**values)
     relay = FakeRelay(await NatsBus.connect(nats_url, name="relay"), script)
     await relay.bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
@@ -173,14 +183,19 @@ async def running_edge(
     node = Node(bus, "edge_api")
     sock = listen(edge_settings)
     port = sock.getsockname()[1]
-    await node.start()
-    async with wire(edge_settings, sock)(node, bus):
-        await node.become_ready()
-        yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay)
-        await node.drain(5)
-    await node.stop()
-    await bus.close()
-    await relay.stop()
+    try:
+        await node.start()
+        async with wire(edge_settings, sock)(node, bus):
+            await node.become_ready()
+            try:
+                yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay)
+            finally:
+                relay.release()
+                await node.drain(5)
+        await node.stop()
+    finally:
+        await bus.close()
+        await relay.stop()
 
 
 def instance_of(service: str) -> str:

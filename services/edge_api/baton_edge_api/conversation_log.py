@@ -20,8 +20,9 @@ RETRY_SECONDS = 1.0
 
 
 class ConversationLog:
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, max_bytes: int) -> None:
         self._bus = bus
+        self._max_bytes = max_bytes
         self._waiting: set[asyncio.Task[None]] = set()
 
     @property
@@ -42,7 +43,7 @@ class ConversationLog:
     async def _store(self, record: ConversationRecord) -> None:
         subject = subjects.after("conversation", record.request_id)
         message_id = f"{record.request_id}-{record.run_id}-conversation"
-        payload = record.encode()
+        payload = self._fitting(record)
         while True:
             try:
                 await self._bus.publish_durable(subject, payload, message_id=message_id)
@@ -51,6 +52,15 @@ class ConversationLog:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
+
+    def _fitting(self, record: ConversationRecord) -> bytes:
+        """What is too large for the bus would never be stored: its answer is cut, and marked so."""
+        payload = record.encode()
+        while len(payload) > self._max_bytes and record.answer:
+            half = record.answer[: len(record.answer) // 2]
+            record = record.model_copy(update={"answer": half, "cut_short": True})
+            payload = record.encode()
+        return payload
 
     async def flush(self, seconds: float) -> None:
         """Waits for what is not stored yet, then gives it up."""

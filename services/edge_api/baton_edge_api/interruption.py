@@ -17,6 +17,9 @@ from baton_contracts.errors import ErrorBody
 CancelReason = Literal["client_disconnected", "deadline", "slow_consumer", "lease_lost"]
 
 
+_AGAIN_SECONDS = 0.05
+
+
 @dataclass(frozen=True)
 class Interrupt:
     error: ErrorBody
@@ -37,12 +40,21 @@ class Interruption:
         self._tripped: Interrupt | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
+        self._num_cancels = 0
+        self._again: asyncio.TimerHandle | None = None
 
     def trip(self, interrupt: Interrupt) -> None:
         if self._tripped is None:
             self._tripped = interrupt
-            if self._task:
-                self._task.cancel()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Until the block has ended: Python 3.11's `asyncio.wait_for` swallows a cancel that comes together
+        with what it waits for."""
+        if self._task:
+            self._num_cancels += 1
+            self._task.cancel()
+            self._again = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._cancel)
 
     async def __aenter__(self) -> None:
         if self._tripped:
@@ -54,7 +66,13 @@ class Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._tripped and task and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if self._again:
+            self._again.cancel()
+        if task is None or self._tripped is None:
+            return
+        for _ in range(self._num_cancels):
+            task.uncancel()
+        if task.cancelling() <= self._cancelling and kind is asyncio.CancelledError:
             raise Interrupted(self._tripped) from error
 
 
@@ -72,10 +90,15 @@ class Watchdog:
     """Fires when the relay is silent, the client takes nothing, or the deadline passes. The path of a token
     only stores times; one timer looks at them now and then."""
 
-    def __init__(self, patience: Patience, trip: Callable[[Interrupt], None]) -> None:
+    def __init__(
+        self,
+        patience: Patience,
+        trip: Callable[[Interrupt], None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self._patience = patience
         self._trip = trip
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         now = self._loop.time()
         self._deadline = now + patience.total
         self.last_frame = now

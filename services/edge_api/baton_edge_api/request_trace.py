@@ -22,6 +22,7 @@ class RequestTrace:
         self._started = started
         self._spans = SpanRecorder(node.service, node.instance, GATEWAY, node.clock, parent)
         self._app_id = new_span_id()
+        self._back_id = new_span_id()
         self._body_read: float | None = None
         self._admitted: float | None = None
         self._handed_on: float | None = None
@@ -60,7 +61,8 @@ class RequestTrace:
 
     def span(self, name: str, start: float, **attributes: AttributeValue) -> None:
         """A part of stop 9 that began at `start` and ends now."""
-        self._spans.add(name, start, self._node.clock.wall(), stop=STREAM_BACK, attributes=attributes)
+        end = self._node.clock.wall()
+        self._spans.add(name, start, end, stop=STREAM_BACK, parent=self._back_id, attributes=attributes)
 
     def wall(self) -> float:
         return self._node.clock.wall()
@@ -89,6 +91,7 @@ class RequestTrace:
                 last_byte,
                 stop=STREAM_BACK,
                 status=status,
+                span_id=self._back_id,
                 parent=parent,
                 attributes=self.attributes,
             )

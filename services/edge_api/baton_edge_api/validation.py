@@ -15,7 +15,13 @@ from pydantic_core import ErrorDetails
 
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorCode
-from baton_contracts.openai_api import TAG_MARK, AssistantMessage, ChatCompletionRequest, ToolMessage
+from baton_contracts.openai_api import (
+    TAG_MARK,
+    UNKNOWN_ROLE,
+    AssistantMessage,
+    ChatCompletionRequest,
+    ToolMessage,
+)
 from baton_contracts.prompt import ChatRequest, Message, Part, Role, Sampling
 from baton_edge_api.parameters import NO_EFFECT, NOT_SERVED
 
@@ -61,9 +67,8 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
 def explain(problem: ErrorDetails) -> RequestFailed:
     """The OpenAI form of one pydantic error. Only names and types go into the message, never values."""
     kind = problem["type"]
-    at = cast(str | None, problem.get("ctx", {}).get("at"))
-    param = param_path((*problem["loc"], *([at] if at else [])))
-    if kind in ("missing", "missing_required_parameter"):
+    param = param_path((*problem["loc"], "role") if kind == UNKNOWN_ROLE else problem["loc"])
+    if kind == "missing":
         return RequestFailed.because("missing_required_parameter", f"{param} is missing.", param=param)
     if kind == "literal_error" and param.endswith("].type") and problem["input"] in _KNOWN_PARTS:
         text = f"{param}: only parts of type 'text' are served."

@@ -36,7 +36,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         replicas = ReplicaBoard(bus, load_catalog().aliases, monotonic=clock.monotonic, wall=clock.wall)
         metrics = Metrics(replicas.fresh)
         desk = Desk(node, settings.max_in_flight)
-        conversations = ConversationLog(bus)
+        conversations = ConversationLog(bus, settings.max_handoff_bytes)
         chat = ChatEndpoint(ChatParts(desk, ring, conversations, metrics, settings))
         side = SideEndpoints(node, ring, replicas, metrics, settings, document_bytes())
         await replicas.start()
