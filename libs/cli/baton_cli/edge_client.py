@@ -108,7 +108,13 @@ class EdgeClient:
             if response.status_code != 200:
                 response.read()
                 raise _refusal(response)
-            yield self._pieces(response, answer, sent)
+            try:
+                yield self._pieces(response, answer, sent)
+            except httpx.TransportError as error:
+                raise CliError(
+                    f"The connection to {self._address.url} broke in the middle of the answer "
+                    f"({error or type(error).__name__}; request {answer.request_id})."
+                ) from error
 
     def trace(self, request_id: str) -> dict[str, Any]:
         with self._calling():

@@ -163,6 +163,7 @@ async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
             inbox_prefix=inbox_prefix(operator.user).encode(),
             connect_timeout=2,
             max_reconnect_attempts=1,
+            reconnect_time_wait=0,
             allow_reconnect=False,
             error_cb=ignore,
         )

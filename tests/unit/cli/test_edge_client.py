@@ -135,7 +135,7 @@ def test_a_connection_that_breaks_in_mid_stream_is_a_sentence() -> None:
             yield chunk("Hel").encode()
             raise httpx.ReadError("reset")
 
-    with pytest.raises(CliError, match="connection to http://edge broke: reset"):
+    with pytest.raises(CliError, match=r"connection to http://edge broke in the middle .*reset"):
         text_of(client_of(lambda _: httpx.Response(200, stream=Broken())), Answer())
 
 

@@ -223,7 +223,7 @@ def test_a_second_copy_on_the_same_home_or_port_is_refused(
 
 def test_services_can_be_left_out_and_the_rest_still_says_where_it_is(home: Path, copies: list[Copy]) -> None:
     copies.append(copy := Copy(home, "--without", "engine-worker"))
-    copy.wait_for("Baton runs in part: engine_worker")
+    copy.wait_for("Baton runs in part: missing engine_worker")
     copy.wait_for(r"URL  http://127\.0\.0\.1")
     assert not list(home.glob("engine_worker*.alive"))
     assert copy.end(signal.SIGINT) == 0

@@ -56,7 +56,7 @@ class UpConsole:
         ticker = asyncio.create_task(self._tick(what, detail, started))
         try:
             yield
-            self.say(f"{what}: there after {self._clock() - started:.1f} s")
+            self.say(f"{what}: ready after {self._clock() - started:.1f} s")
         finally:
             ticker.cancel()
             with suppress(asyncio.CancelledError):

@@ -18,7 +18,7 @@ START_ORDER: tuple[tuple[Service, ...], ...] = (
 )
 """Waves. Stopped the other way round: first nothing new comes in, last the books are closed."""
 
-_DRAIN_SECONDS = 8
+_DRAIN_SECONDS = 7
 """Less than the supervisor waits before it kills."""
 
 _VAULT_HOLDERS: tuple[Service, ...] = ("input_guardrails", "output_guardrails")

@@ -56,7 +56,7 @@ class ReadinessProbe:
 
 
 def _missing(body: str) -> str:
-    """What the edge says is missing, whether as a list, as an error object or as text."""
+    """What the edge says is missing; its error's message or its plain text if it gives no list."""
     try:
         answer = json.loads(body)
     except ValueError:
@@ -64,13 +64,7 @@ def _missing(body: str) -> str:
     if not isinstance(answer, dict):
         return ""
     fields = cast("dict[str, Any]", answer)
-    error = fields.get("error")
-    if isinstance(error, dict):
-        return str(cast("dict[str, Any]", error).get("message", ""))
-    for name in ("missing", "waiting_for", "not_ready", "reason", "detail"):
-        value = fields.get(name)
-        if isinstance(value, list | dict):
-            return ", ".join(str(item) for item in cast("list[object]", value))
-        if value:
-            return str(value)
-    return ""
+    missing, error = fields.get("missing"), fields.get("error")
+    if isinstance(missing, list) and missing:
+        return "missing " + ", ".join(str(item) for item in cast("list[object]", missing))
+    return str(cast("dict[str, Any]", error).get("message", "")) if isinstance(error, dict) else ""

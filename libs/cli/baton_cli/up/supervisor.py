@@ -129,7 +129,7 @@ class Supervisor:
             return
         probe = ReadinessProbe(self._settings.url)
         try:
-            async with self._console.waiting("an answerable question", lambda: probe.last.detail):
+            async with self._console.waiting("all services", lambda: probe.last.detail):
                 readiness = await probe.wait(enough=not self._settings.complete)
         finally:
             await probe.close()
