@@ -44,8 +44,9 @@ class NatsSubscriptionHandle:
 class NatsBus:
     """One connection. Reconnects for ever; while it is away every call fails at once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, closing: asyncio.Event) -> None:
         self._client = client
+        self._closing = closing
         self.jetstream: JetStreamContext = client.jetstream(timeout=5)
 
     @classmethod
@@ -54,14 +55,15 @@ class NatsBus:
     ) -> NatsBus:
         """Waits until the server is there. Raises BusError if the server is too old for Baton."""
         client = Client()
-        first = asyncio.Event()
+        first, closing = asyncio.Event(), asyncio.Event()
 
         async def on_error(error: Exception) -> None:
             if first.is_set() or not isinstance(error, ConnectionRefusedError):
                 log.warning("bus: %s", error or type(error).__name__)
 
         async def on_disconnect() -> None:
-            log.warning("bus: disconnected")
+            if not closing.is_set():
+                log.warning("bus: disconnected")
 
         async def on_reconnect() -> None:
             log.info("bus: connected again")
@@ -84,7 +86,7 @@ class NatsBus:
             **options,
         )
         first.set()
-        bus = cls(client)
+        bus = cls(client, closing)
         bus._check_server()
         return bus
 
@@ -183,6 +185,7 @@ class NatsBus:
             raise BusTimeout(subject, timeout) from None
 
     async def close(self) -> None:
+        self._closing.set()
         if not self._client.is_closed:
             try:
                 async with asyncio.timeout(2):
