@@ -26,6 +26,7 @@ def build_app(chat: ChatEndpoint, side: SideEndpoints, metrics: Metrics) -> ASGI
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/models", side.models),
         Route("/v1/models/{name:path}", side.model),
+        Route("/v1/traces", side.traces),
         Route("/v1/traces/{request_id}", side.trace),
         Route("/v1/conversations/{conversation_id}", side.conversation),
         Route("/v1/usage", side.usage),

@@ -90,6 +90,7 @@ def _chat() -> dict[str, Any]:
 def _v1_paths() -> dict[str, Any]:
     model = _parameter("name", "path", "A served model or an alias.")
     trace = _parameter("request_id", "path", "As in x-request-id.")
+    limit = _parameter("limit", "query", "How many, 1 to 100; 20 if left out.")
     conversation = _parameter("conversation_id", "path", "As in x-conversation-id.")
     request = _parameter("request_id", "query", "As in x-request-id.")
     source = _parameter("source", "query", "The document's name.")
@@ -113,6 +114,15 @@ def _v1_paths() -> dict[str, Any]:
         "/v1/models/{name}": {
             "get": _operation(
                 "getModel", "One model.", _answer("It.", _content("ModelCard")), key=True, parameters=[model]
+            )
+        },
+        "/v1/traces": {
+            "get": _operation(
+                "listTraces",
+                "The newest traces.",
+                _any_json("Their summaries."),
+                key=True,
+                parameters=[limit],
             )
         },
         "/v1/traces/{request_id}": {

@@ -131,6 +131,13 @@ class SideEndpoints:
         reply = await self._console(request, f"/v1/traces/{wanted}", tenant)
         return to_response(Answer(reply.status, reply.body.encode(), [NO_STORE], reply.media_type.encode()))
 
+    async def traces(self, request: Request) -> Response:
+        query = request.url.query
+        reply = await self._console(
+            request, f"/v1/traces?{query}" if query else "/v1/traces", self._tenant(request)
+        )
+        return to_response(Answer(reply.status, reply.body.encode(), [NO_STORE], reply.media_type.encode()))
+
     async def conversation(self, request: Request) -> Response:
         tenant, wanted = self._tenant(request), request.path_params["conversation_id"]
         if not _CONVERSATION.fullmatch(wanted):
