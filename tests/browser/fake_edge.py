@@ -71,6 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, "invalid_api_key", "The API key is not valid.")
         elif path == "/v1/models":
             self._json(200, {"object": "list", "data": [{"id": "auto"}, {"id": "smollm2-135m"}]})
+        elif path.startswith("/v1/conversations/"):
+            self._conversation(path.rsplit("/", 1)[-1])
         elif path == "/v1/traces":
             rid = self.edge.request_ids[-1] if self.edge.request_ids else "ab" * 16
             self._json(200, {"data": [{"request_id": rid, "summary": self.edge.trace(rid)["summary"]}]})
@@ -78,6 +80,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, self.edge.trace(path.rsplit("/", 1)[-1]))
         else:
             self._refuse(404, "not_found", "There is no such page.")
+
+    def _conversation(self, wanted: str) -> None:
+        turns = [
+            {
+                "request_id": request_id,
+                "model": "smollm2-135m",
+                "asked": asked["messages"],
+                "answer": "".join(self.edge.script.tokens),
+                "cut_short": False,
+            }
+            for request_id, asked in zip(self.edge.request_ids, self.edge.asked, strict=True)
+            if asked["conversation_id"] == wanted
+        ]
+        if turns:
+            self._json(200, {"object": "conversation", "id": wanted, "turns": turns})
+        else:
+            self._refuse(404, "not_found", "There is no such conversation.")
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -101,6 +101,17 @@ async def test_the_conversation_goes_on_under_one_id_until_a_new_one_is_begun(
     assert len(set(edge.request_ids)) == 3
 
 
+async def test_after_a_reload_the_conversation_is_there_and_goes_on(page: Page, edge: FakeEdge) -> None:
+    await ask(page, "Remember me")
+    await expect(page.locator(".meta")).to_have_count(1)
+    await page.reload()
+    await expect(page.locator(".asked .body")).to_have_text("Remember me")
+    await expect(page.locator(".answer .body")).to_have_text("Hello there.")
+    await ask(page, "And again")
+    await expect(page.locator(".meta")).to_have_count(2)
+    assert edge.asked[0]["conversation_id"] == edge.asked[1]["conversation_id"]
+
+
 async def test_the_relay_shows_where_the_question_is(page: Page, edge: FakeEdge) -> None:
     edge.first_token.clear()
     await ask(page, "Where is it?")

@@ -14,6 +14,7 @@ _SCRIPT = "text/javascript; charset=utf-8"
 
 _FILES: dict[str, tuple[str, str]] = {
     "/": ("chat.html", _HTML),
+    "/ui": ("chat.html", _HTML),
     "/ui/chat.js": ("chat.js", _SCRIPT),
     "/ui/stream.js": ("stream.js", _SCRIPT),
     "/ui/text.js": ("text.js", _SCRIPT),

@@ -9,10 +9,34 @@ const TRACE_TRIES_MS = [50, 150, 300, 600, 1200, 2000];
 const MODEL_STORAGE = "baton.model";
 
 const relay = new Relay($("strip"));
-const state = { key: readKey(), conversationId: newConversationId(), running: null, waitingQuestion: "" };
+const CONVERSATION_STORAGE = "baton.conversation";
+const state = { key: readKey(), conversationId: "", running: null, waitingQuestion: "" };
 
-function newConversationId() {
-  return `chat_${newRequestId().slice(0, 24)}`;
+function beginConversation(id = `chat_${newRequestId().slice(0, 24)}`) {
+  state.conversationId = id;
+  sessionStorage.setItem(CONVERSATION_STORAGE, id);
+}
+
+// After a reload the tab goes on with its conversation: the server has kept it.
+async function showConversation() {
+  const id = state.conversationId;
+  try {
+    const { turns } = await getJson(`/v1/conversations/${id}`, state.key);
+    if (state.conversationId !== id || $("log").querySelector(".turn")) return;
+    $("welcome").hidden = true;
+    for (const turn of turns) showStored(turn);
+  } catch (error) {
+    if (error.status !== 404) say(error.message);
+  }
+}
+
+function showStored(stored) {
+  const question = stored.asked.filter((message) => message.role === "user").map((message) => message.content).join("\n");
+  const turn = new Turn(question);
+  turn.text = stored.answer;
+  turn.model = stored.model;
+  if (stored.cut_short) turn.note("This answer was cut short.");
+  turn.finish(stored.request_id);
 }
 
 // ---- One question ------------------------------------------------------------------------------------------
@@ -324,7 +348,7 @@ $("stop").addEventListener("click", () => {
 });
 $("new-conversation").addEventListener("click", () => {
   stop();
-  state.conversationId = newConversationId();
+  beginConversation();
   $("log").replaceChildren($("welcome"));
   $("welcome").hidden = false;
   relay.reset();
@@ -344,6 +368,19 @@ $("key-form").addEventListener("submit", (event) => {
   useKey();
 });
 
-showKeyState();
-if (state.key) loadModels(state.key).catch((error) => (error.status === 401 ? openKeyDialog("This key was not accepted.") : say(error.message)));
-$("question").focus();
+async function start() {
+  const stored = sessionStorage.getItem(CONVERSATION_STORAGE);
+  beginConversation(stored || undefined);
+  showKeyState();
+  $("question").focus();
+  if (!state.key) return;
+  try {
+    await loadModels(state.key);
+    if (stored) await showConversation();
+  } catch (error) {
+    if (error.status === 401) openKeyDialog("This key was not accepted.");
+    else say(error.message);
+  }
+}
+
+start();
