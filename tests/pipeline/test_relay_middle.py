@@ -1,35 +1,17 @@
-"""Gateway, router and engine worker over a real NATS server, with a scripted engine: what goes right, what is lost."""
+"""Gateway, router and engine worker over a real NATS server, with a scripted engine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from pathlib import Path
-
-import pytest
 
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack
 from baton_contracts.prompt import Sampling
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.nats_server import running_nats_server
-from tests.support.relay_stage import Stage, nats_stage, question, settled
+from tests.support.relay_stage import Stage, question, settled
 
 ANSWER = "".join(WORDS)
-
-
-@pytest.fixture(scope="module")
-def relay_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("relay")
-    with running_nats_server(folder) as url:
-        yield url
-
-
-@pytest.fixture
-async def stage(relay_url: str) -> AsyncGenerator[Stage, None]:
-    async with nats_stage(relay_url) as opened:
-        yield opened
 
 
 async def test_an_answer_comes_whole_with_its_usage_its_row_and_its_spans(stage: Stage) -> None:
@@ -63,11 +45,9 @@ async def test_a_replica_lost_before_its_first_token_is_replaced_and_nothing_is_
     request_id = await stage.send(stage.handoff())
     heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
     first = heard.prologues[0].replica
-    by_instance = dict(zip([worker.instance for worker in workers], zip(workers, engines, strict=True)))
-    lost, _ = by_instance.pop(first)
-    ((second, (_, engine)),) = by_instance.items()
-    engine.script = Script()
-    await lost.vanish()
+    lost, sound = (0, 1) if workers[0].instance == first else (1, 0)
+    engines[sound].script = Script()
+    await workers[lost].vanish()
     heard = await stage.listen(request_id, into=heard)
 
     assert heard.text == ANSWER
@@ -78,7 +58,7 @@ async def test_a_replica_lost_before_its_first_token_is_replaced_and_nothing_is_
     rows = sorted(stage.records, key=lambda row: row.attempt)
     assert [(row.attempt, row.outcome, row.replica) for row in rows] == [
         (1, "error", first),
-        (2, "finished", second),
+        (2, "finished", workers[sound].instance),
     ]
     assert rows[0].error_code == "stop_lost"
 
@@ -141,7 +121,8 @@ async def test_no_router_is_a_503_within_100_ms(stage: Stage) -> None:
     heard = await stage.ask()
 
     assert heard.error is not None
-    assert (heard.error.code, heard.error.stop, heard.error.status) == ("no_responder", "inference_router", 503)
+    assert (heard.error.code, heard.error.stop) == ("no_responder", "inference_router")
+    assert heard.error.status == 503
     assert heard.seconds < 0.1
     assert stage.records == []
 
@@ -207,7 +188,7 @@ async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
     handoff = stage.handoff()
     request_id = await stage.send(handoff)
     await settled(lambda: len(engine.submitted) == 2)
-    raw = await stage.edge.bus.request(subjects.gateway(request_id), handoff.encode(), timeout=1)
+    raw = await stage.sender.request(subjects.gateway(request_id), handoff.encode(), timeout=1)
     assert Ack.decode(raw).verdict == "held"
     for _ in WORDS:
         engine.step()
@@ -245,9 +226,7 @@ async def test_a_draining_replica_finishes_what_it_holds_and_takes_nothing_new(s
     request_id = await stage.send(stage.handoff())
     heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
     mine = next(w for w in workers if w.instance == heard.prologues[0].replica)
-    engine, other = (
-        (engines[0], engines[1]) if mine is workers[0] else (engines[1], engines[0])
-    )
+    engine, other = (engines[0], engines[1]) if mine is workers[0] else (engines[1], engines[0])
     draining = asyncio.create_task(mine.node.drain(5))
     await settled(lambda: mine.node.state == "draining")
     later = [await stage.send(stage.handoff()) for _ in range(3)]

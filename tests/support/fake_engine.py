@@ -1,7 +1,7 @@
-"""A scripted engine with the face of `baton_engine.AsyncEngine`: its words, its stalls and its failures are known.
+"""A scripted engine with the face of `baton_engine.AsyncEngine`: its words, stalls and failures are known.
 
-It steps in the event loop: by itself while it has work (`autoplay`), or when the test calls `step`. Every block is
-counted, so a test can see that nothing leaks.
+It steps in the event loop: by itself while it has work (`autoplay`), or when the test calls `step`. Every
+block is counted, so a test can see that nothing leaks.
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ class FakeEngine:
             raise KVCapacityExceeded(needed, script.kv_blocks)
         if len(self.waiting) >= script.max_waiting:
             raise QueueFull(len(self.waiting), script.max_waiting, "requests")
-        admission = Admission(
-            len(self.waiting), len(self.waiting), len(self.running), held.num_prompt_tokens
-        )
+        admission = Admission(len(self.waiting), len(self.waiting), len(self.running), held.num_prompt_tokens)
         self.submitted.append(asked)
         self.waiting.append(held)
         self._work.set()

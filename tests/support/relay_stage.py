@@ -1,4 +1,4 @@
-"""A stage for the relay's middle: a real edge's ears and a guard that lets everything pass; between them the real
+"""A stage for the relay's middle: an edge's ears and a guard that lets everything pass; between them the real
 gateway, router and engine workers, on any bus.
 
 `ask` hands a request to the gateway as the input guardrails would, and gathers what comes back to the edge.
@@ -18,10 +18,9 @@ from baton_common.actor import Actor
 from baton_common.bus import Bus, BusMessage
 from baton_common.clock import Clock
 from baton_common.context import RequestContext
-from baton_common.frame_inbox import FrameInbox
+from baton_common.frame_inbox import FrameInbox, FrameQueue
 from baton_common.frame_sender import FrameOutbox
 from baton_common.handoff import hand_on
-from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
@@ -38,6 +37,7 @@ from baton_inference_router.__main__ import wire as wire_router
 from baton_inference_router.settings import Settings as RouterSettings
 from baton_llm_gateway.__main__ import wire as wire_gateway
 from baton_llm_gateway.settings import Settings as GatewaySettings
+from tests.support.restricted_nats import RestrictedNats
 
 MODEL = "smollm2-135m"
 MakeBus = Callable[[str], Awaitable[Bus]]
@@ -87,15 +87,19 @@ class Stage:
         self._stack = AsyncExitStack()
         self.records: list[UsageRecord] = []
         self.spans: dict[str, list[Span]] = {}
-        self.acks: list[int | None] = []
+        self._asked: dict[str, tuple[FrameQueue, float]] = {}
 
     async def __aenter__(self) -> Self:
-        self.edge = Node(await self._make_bus("edge"), "edge_api")
+        self.edge = Node(await self._make_bus("edge_api"), "edge_api")
+        self.sender = await self._make_bus("input_guardrails")
+        watcher = await self._make_bus("operator")
         await self.edge.start()
         self.inbox = FrameInbox(self.edge.bus, subjects.reply_all(self.edge.instance))
         await self.inbox.start()
-        await self.edge.bus.subscribe(f"{subjects.ROOT}.after.usage.*", self._note_record)
-        await self.edge.bus.subscribe(subjects.TRACE_ALL, self._note_spans)
+        await watcher.subscribe(f"{subjects.ROOT}.after.usage.*", self._note_record)
+        await watcher.subscribe(subjects.TRACE_ALL, self._note_spans)
+        self._stack.push_async_callback(self.sender.close)
+        self._stack.push_async_callback(watcher.close)
         self._stack.push_async_callback(self._leave, Running(self.edge, self.edge.bus))
         return self
 
@@ -184,9 +188,9 @@ class Stage:
 
     async def send(self, handoff: GatewayHandoff) -> str:
         request_id = handoff.envelope.request_id
-        self._queue_of(request_id)
+        self._asked[request_id] = (self.inbox.open(request_id), time.perf_counter())
         await hand_on(
-            self.edge.bus,
+            self.sender,
             Clock(),
             subjects.gateway(request_id),
             handoff.encode,
@@ -195,15 +199,11 @@ class Stage:
         )
         return request_id
 
-    def _queue_of(self, request_id: str) -> None:
-        self._queues = getattr(self, "_queues", {})
-        self._queues[request_id] = (self.inbox.open(request_id), time.perf_counter())
-
     async def listen(
         self, request_id: str, until: Callable[[Exchange], bool] | None = None, into: Exchange | None = None
     ) -> Exchange:
         """Until the request is over, or `until` holds."""
-        queue, started = self._queues[request_id]
+        queue, started = self._asked[request_id]
         heard = into or Exchange(request_id)
         async with asyncio.timeout(20):
             while heard.end is None and heard.error is None:
@@ -304,16 +304,12 @@ async def settled(holds: Callable[[], bool], seconds: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def nats_stage(url: str) -> AsyncGenerator[Stage, None]:
-    """Each service with a connection of its own, and the stream that keeps the records."""
-    admin = await NatsBus.connect(url, name="admin")
+async def nats_stage(nats: RestrictedNats) -> AsyncGenerator[Stage, None]:
+    """Each service with a connection and permissions of its own, and the stream that keeps the records."""
+    admin = await nats.connect()
     await admin.jetstream.add_stream(name="AFTER", subjects=[subjects.AFTER_ALL])
-
-    async def connect(name: str) -> Bus:
-        return await NatsBus.connect(url, name=name)
-
     try:
-        async with Stage(connect) as stage:
+        async with Stage(nats.connect) as stage:
             yield stage
     finally:
         await admin.jetstream.delete_stream("AFTER")

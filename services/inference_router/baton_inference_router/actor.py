@@ -13,6 +13,7 @@ from baton_common.errors import BusError, BusTimeout, NoResponders, RequestFaile
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
 from baton_inference_router.refusals import nobody_takes
 from baton_inference_router.replicas import ReplicaTable, Seat
@@ -35,6 +36,7 @@ class Router:
 
     async def handle(self, ctx: RequestContext, handoff: RouteHandoff) -> None:
         """Raises RequestFailed when no replica takes the request: the gateway gets the reason as its ack."""
+        ctx.on_cancel = _finish_anyway
         model = handoff.work.model
         tried = set(handoff.avoid_replicas)
         refusals: list[ErrorBody] = []
@@ -105,6 +107,11 @@ class Router:
         if error.status < 500:
             raise RequestFailed(error)
         return error
+
+
+async def _finish_anyway(cancel: Cancel) -> None:
+    """A dispatch takes a millisecond, and the gateway must hear which replica has it: it cancels that one."""
+    del cancel
 
 
 def _onward(ctx: RequestContext, handoff: RouteHandoff) -> bytes:

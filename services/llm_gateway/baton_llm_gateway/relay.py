@@ -1,7 +1,7 @@
-"""One request in the gateway, from its handoff to its end: guard opened, attempts run, each booked.
+"""One request in the gateway, with its guard open: attempts run one after another, each booked, the end told.
 
-Everything that an attempt must hear comes through one queue, in order: the engine's frames as they are, and
-our own notes (the client left, the replica or the guard was lost) as Error frames from ourselves.
+Owns the request's frame queue and the watch over replica and guard. What an attempt hears is listening.py's,
+what follows a failure is retry_policy.py's.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import logging
 from dataclasses import dataclass
 
 from baton_common.context import RequestContext
-from baton_common.errors import BusError, RequestFailed, StreamBroken
-from baton_common.frame_inbox import AnyFrame, FrameInbox, FrameQueue, QueueOverflow
+from baton_common.errors import BusError, RequestFailed
+from baton_common.frame_inbox import FrameInbox
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_contracts.frames import Cancel, Data, End, Error, encode_frame
+from baton_contracts.frames import Cancel, Error, encode_frame
 from baton_contracts.handoffs import EngineWork, GatewayHandoff, RouteHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.listening import CANCELLED, Listener, replica_lost
 from baton_llm_gateway.model_choice import Choice
 from baton_llm_gateway.retry_policy import after_failure, backoff_seconds
 
@@ -28,13 +29,8 @@ log = logging.getLogger(__name__)
 
 ROUTE_ACK_SECONDS = 4.0
 """The router's word comes after a replica's, which may take a while to tokenise."""
-LAST_WORD_SECONDS = 2.0
-"""How long a cancelled engine may take to say what it had used."""
-PROBE_SECONDS = 1.0
-"""A replica silent for this long is asked whether we missed something; one that is gone is found so."""
 LEDGER_SECONDS = 1.0
 """How long the request waits, in the trace, for its record to be stored; storing goes on without it."""
-CANCELLED = ErrorBody(code="client_closed_request", message="The request was cancelled.", stop="llm_gateway")
 
 
 @dataclass(frozen=True)
@@ -61,23 +57,32 @@ class Relay:
         self._handoff = handoff
         self._choice = choice
         self._guard = guard
-        self._queue: FrameQueue = inbox.open(ctx.request_id)
+        self._queue = inbox.open(ctx.request_id)
+        self._listener = Listener(
+            self._queue,
+            cancellation,
+            request_id=ctx.request_id,
+            ourselves=ctx.node.instance,
+            stall_seconds=limits.stall_seconds,
+        )
         self._books = books
         self._limits = limits
         self._cancellation = cancellation
         self._guard_lost = False
         self._failed_replicas: list[str] = []
+        self._stored: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Attempt:
         """The attempt that ended it. Raises RequestFailed only if the guard, our way to the edge, is lost."""
         unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
-        self._cancellation.wake = self._on_cancelled
+        self._cancellation.wake = lambda: self._listener.note(CANCELLED)
         try:
             last = await self._attempts()
             await self._close(last)
         finally:
             unwatch()
             self._queue.close()
+        await self._see_stored()
         if self._guard_lost and last.error:
             raise RequestFailed(last.error)
         return last
@@ -122,7 +127,7 @@ class Relay:
                 if attempt.error:
                     span.set(error=attempt.error.code)
         finally:
-            await self._book(attempt)
+            self._book(attempt)
         return attempt
 
     async def _call(self, attempt: Attempt) -> None:
@@ -143,11 +148,13 @@ class Relay:
                 await self._tell_engine("superseded", attempt.number)
             return
         attempt.replica = ack.instance
+        if self._cancellation.cancel:  # it came before the replica accepted, and did not reach it
+            await self._tell_engine(self._cancellation.cancel.reason, attempt.number)
         unwatch = self._ctx.node.leases.watch(
-            ack.instance, lambda replica: self._put(_replica_lost(replica), attempt.number)
+            ack.instance, lambda replica: self._listener.note(replica_lost(replica), attempt.number)
         )
         try:
-            await self._listen(attempt)
+            await self._listener.until_over(attempt)
         except asyncio.CancelledError:
             await self._abandon(attempt)
             raise
@@ -172,96 +179,29 @@ class Relay:
             avoid_replicas=tuple(self._failed_replicas),
         )
 
-    async def _listen(self, attempt: Attempt) -> None:
-        """Until the attempt is over. A cancel that came before the replica accepted did not reach it."""
-        if self._cancellation.cancel:
-            await self._tell_engine(self._cancellation.cancel.reason, attempt.number)
-        loop = asyncio.get_running_loop()
-        last_word_by = loop.time() + LAST_WORD_SECONDS if self._cancellation.is_set else None
-        while not attempt.over:
-            try:
-                async with asyncio.timeout_at(last_word_by or self._stalls_at(attempt)):
-                    frame = await self._queue.get(PROBE_SECONDS)
-            except TimeoutError:
-                self._note_silence(attempt)
-            except StreamBroken as broken:
-                self._note_broken(attempt, broken)
-            else:
-                self._hear(attempt, frame)
-            if self._cancellation.is_set and last_word_by is None:
-                last_word_by = loop.time() + LAST_WORD_SECONDS
-
-    def _stalls_at(self, attempt: Attempt) -> float | None:
-        """Before the first token silence is waiting, and bounded by the deadline."""
-        if not attempt.has_content:
-            return None
-        return asyncio.get_running_loop().time() + self._limits.stall_seconds
-
-    def _hear(self, attempt: Attempt, frame: AnyFrame) -> None:
-        if isinstance(frame, Error) and frame.sender == self._ctx.node.instance:
-            self._hear_ourselves(attempt, frame)
-            return
-        if (frame.sender, frame.attempt) != (attempt.replica, attempt.number):
-            return  # a late word of an attempt that was given up
-        match frame:
-            case Data():
-                attempt.add(frame)
-            case End():
-                attempt.end(frame)
-            case Error():
-                attempt.fail(frame.error, frame.usage)
-            case _:
-                pass
-
-    def _hear_ourselves(self, attempt: Attempt, note: Error) -> None:
-        """A lost replica concerns its own attempt only, a lost guard all of them; a cancel is waited out."""
-        if note.error.stop == "engine_worker" and note.attempt != attempt.number:
-            return
-        if note.error.code != "client_closed_request":
-            attempt.fail(note.error)
-
-    def _note_silence(self, attempt: Attempt) -> None:
-        if self._cancellation.is_set:
-            attempt.cancel()
-            return
-        seconds = self._limits.stall_seconds
-        text = f"Replica {attempt.replica} sent nothing for {seconds:.0f} s in the middle of the answer."
-        attempt.fail(ErrorBody(code="upstream_error", message=text, stop="engine_worker"))
-
-    def _note_broken(self, attempt: Attempt, broken: StreamBroken) -> None:
-        if broken.sender != attempt.replica and not isinstance(broken, QueueOverflow):
-            return  # the replica of an earlier attempt
-        if self._cancellation.is_set:
-            attempt.cancel()
-        elif broken.lost:
-            attempt.fail(_replica_lost(broken.sender))
-        else:
-            text = f"Frames of the answer are missing: {broken}."
-            attempt.fail(ErrorBody(code="stream_gap", message=text, stop="engine_worker"))
-
     async def _abandon(self, attempt: Attempt) -> None:
         """The deadline passed, or this process ends: the engine stops, and its count is still wanted."""
         await self._tell_engine("deadline", attempt.number)
-        try:
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                while not attempt.over:
-                    self._hear(attempt, await self._queue.get())
-        except (TimeoutError, StreamBroken) as error:
-            log.warning("no last word of %s: %s", attempt.replica, error or "silence")
+        await self._listener.last_word(attempt)
         text = "The request was not answered before its deadline."
         attempt.fail(ErrorBody(code="deadline_exceeded", message=text, stop="llm_gateway"))
         await self._close(attempt)
 
-    async def _book(self, attempt: Attempt) -> None:
+    def _book(self, attempt: Attempt) -> None:
         """One row for each attempt that a replica accepted: before that, no model was called."""
         if attempt.replica is None:
             return
         if not attempt.over:
             attempt.cancel()
-        stored = self._books.write(attempt.record(self._ctx.envelope, self._ctx.node.clock.wall()))
-        with self._ctx.spans.span("ledger", attempt=attempt.number) as span:
-            await asyncio.wait({stored}, timeout=LEDGER_SECONDS)
-            span.set(stored=stored.done())
+        record = attempt.record(self._ctx.envelope, self._ctx.node.clock.wall())
+        self._stored.add(self._books.write(record))
+
+    async def _see_stored(self) -> None:
+        """After the client has been told all: that the rows are stored belongs into the trace."""
+        if self._stored:
+            with self._ctx.spans.span("ledger", rows=len(self._stored)) as span:
+                _, pending = await asyncio.wait(self._stored, timeout=LEDGER_SECONDS)
+                span.set(stored=len(self._stored) - len(pending))
 
     async def _close(self, last: Attempt) -> None:
         """Tells the guard that nothing more comes, unless the engine's own last frame has told it."""
@@ -287,27 +227,10 @@ class Relay:
         except BusError as error:
             log.warning("not told: %s", error)
 
-    def _on_cancelled(self) -> None:
-        self._put(CANCELLED, 1)
-
     def _on_guard_lost(self, instance: str) -> None:
         self._guard_lost = True
         text = f"{instance}, which filtered the answer, is gone."
-        self._put(ErrorBody(code="stop_lost", message=text, stop="output_guardrails"), 1)
-
-    def _put(self, error: ErrorBody, attempt: int) -> None:
-        self._queue.put(
-            Error(
-                request_id=self._ctx.request_id,
-                attempt=attempt,
-                sender=self._ctx.node.instance,
-                error=error,
-            )
-        )
-
-
-def _replica_lost(replica: str) -> ErrorBody:
-    return ErrorBody(code="stop_lost", message=f"Replica {replica} is gone.", stop="engine_worker")
+        self._listener.note(ErrorBody(code="stop_lost", message=text, stop="output_guardrails"))
 
 
 def _final(attempt: Attempt, original: ErrorBody) -> ErrorBody:
