@@ -69,5 +69,6 @@ class ConversationLog:
         _, late = await asyncio.wait(set(self._waiting), timeout=seconds)
         if late:
             log.error("%d conversations could not be stored", len(late))
-        for task in late:
-            task.cancel()
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)

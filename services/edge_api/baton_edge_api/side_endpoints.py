@@ -125,17 +125,17 @@ class SideEndpoints:
         text = "No such model is served now. GET /v1/models lists those that are."
         raise RequestFailed.because("model_not_found", text, param="model")
 
-    async def trace(self, request: Request) -> Response:
-        tenant = self._tenant(request)
-        wanted = _request_id(request.path_params["request_id"], "id")
-        reply = await self._console(request, f"/v1/traces/{wanted}", tenant)
-        return to_response(Answer(reply.status, reply.body.encode(), [NO_STORE], reply.media_type.encode()))
-
     async def traces(self, request: Request) -> Response:
         query = request.url.query
-        reply = await self._console(
-            request, f"/v1/traces?{query}" if query else "/v1/traces", self._tenant(request)
-        )
+        return await self._trace(request, f"/v1/traces?{query}" if query else "/v1/traces")
+
+    async def trace(self, request: Request) -> Response:
+        self._tenant(request)
+        wanted = _request_id(request.path_params["request_id"], "id")
+        return await self._trace(request, f"/v1/traces/{wanted}")
+
+    async def _trace(self, request: Request, path: str) -> Response:
+        reply = await self._console(request, path, self._tenant(request))
         return to_response(Answer(reply.status, reply.body.encode(), [NO_STORE], reply.media_type.encode()))
 
     async def conversation(self, request: Request) -> Response:

@@ -1,0 +1,168 @@
+"""Heartbeats: the list of models, readiness and gauges that come of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from baton_common.bus import BusMessage
+from baton_common.catalog import Alias
+from baton_common.memory_bus import MemoryBus
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.frames import Usage
+from baton_contracts.heartbeats import Lease, ReplicaHeartbeat, State
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.metrics import Metrics
+from baton_edge_api.readiness import RELAY, missing_parts
+from baton_edge_api.replicas import ReplicaBoard
+
+ALIASES = {
+    "auto": Alias("auto", "small", "large", "Either."),
+    "other": Alias("other", "absent", None, "None of these."),
+}
+
+
+@dataclass
+class Time:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def board(time: Time, bus: MemoryBus | None = None) -> ReplicaBoard:
+    return ReplicaBoard(bus or MemoryBus(), ALIASES, monotonic=time, wall=time, stale_after=2.0)
+
+
+def beat(
+    replica: str = "r1", model: str = "small", state: State = "ready", **more: float
+) -> ReplicaHeartbeat:
+    return ReplicaHeartbeat.model_validate(
+        {"replica": replica, "model": model, "state": state, "sent_at": 0.0, "context_length": 8192} | more
+    )
+
+
+def test_models_are_the_ready_ones_and_the_aliases_that_stand_for_them() -> None:
+    time = Time()
+    replicas = board(time)
+    assert replicas.models() == []
+    replicas.note(beat("r1"))
+    replicas.note(beat("r2", "loading", "starting"))
+    assert [(model.name, model.context_length) for model in replicas.models()] == [
+        ("small", 8192),
+        ("auto", None),
+    ]
+
+
+def test_a_silent_replica_and_one_that_says_goodbye_are_gone() -> None:
+    time = Time()
+    replicas = board(time)
+    replicas.note(beat("r1"))
+    replicas.note(beat("r2"))
+    replicas.note(beat("r2", state="gone"))
+    assert [heartbeat.replica for heartbeat in replicas.ready()] == ["r1"]
+    time.now += 2.1
+    assert replicas.fresh() == []
+
+
+async def test_heartbeats_come_over_the_bus_and_a_broken_one_is_passed_over() -> None:
+    bus, time = MemoryBus(), Time()
+    replicas = board(time, bus)
+    await replicas.start()
+    for subscription in bus.subscriptions:
+        subscription.on_message(BusMessage(subjects.replica("small", "r1"), b"{"))
+        subscription.on_message(BusMessage(subjects.replica("small", "r1"), beat().encode()))
+    assert [heartbeat.replica for heartbeat in replicas.ready()] == ["r1"]
+    await replicas.stop()
+    assert bus.subscriptions == []
+
+
+async def ready_node() -> tuple[Node, KeyRing, ReplicaBoard]:
+    """Everything is there."""
+    bus = MemoryBus()
+    node = Node(bus, "edge_api")
+    await node.leases.start()
+    node.state = "ready"
+    for service in RELAY:
+        lease = Lease(service=service, instance=f"{service}-1", state="ready")
+        for subscription in bus.subscriptions:
+            subscription.on_message(BusMessage(subjects.lease(lease.instance), lease.encode()))
+    ring = KeyRing("")
+    ring.replace({})
+    replicas = board(Time(), bus)
+    replicas.note(beat())
+    return node, ring, replicas
+
+
+async def test_ready_when_everything_is_there() -> None:
+    assert missing_parts(*await ready_node()) == []
+
+
+@pytest.mark.parametrize("service", RELAY)
+async def test_a_service_that_drains_is_missing_by_name(service: str) -> None:
+    node, ring, replicas = await ready_node()
+    lease = Lease(service=service, instance=f"{service}-1", state="draining")  # type: ignore[arg-type]
+    for subscription in node.bus.subscriptions:  # type: ignore[attr-defined]
+        subscription.on_message(BusMessage(subjects.lease(lease.instance), lease.encode()))
+    assert missing_parts(node, ring, replicas) == [service]
+
+
+async def test_every_other_reason_not_to_be_ready() -> None:
+    node, ring, replicas = await ready_node()
+    assert missing_parts(node, KeyRing(""), replicas) == ["keys"]
+    assert missing_parts(node, ring, board(Time())) == ["replica"]
+    node.state = "draining"
+    assert missing_parts(node, ring, replicas) == ["edge_api (draining)"]
+    node.state = "ready"
+    node.bus.online = False  # type: ignore[attr-defined]
+    assert missing_parts(node, ring, replicas) == ["bus"]
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
+    """(name, value of its label; the replica's where there is one) → value."""
+    return {
+        (sample.name, sample.labels.get("replica") or sample.labels.get("model_name", "")): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def test_the_gauges_of_each_replica_bear_vllms_names() -> None:
+    time = Time()
+    replicas = board(time)
+    more = {"num_running": 3, "num_waiting": 2, "kv_usage": 0.25, "preemptions_total": 4}
+    replicas.note(beat("r1", **more))
+    replicas.note(beat("r2", prefix_hit_tokens_total=64, prompt_tokens_total=100))
+    found = samples(Metrics(replicas.fresh))
+    assert found["vllm:num_requests_running", "r1"] == 3
+    assert found["vllm:num_requests_running", "r2"] == 0
+    assert found["vllm:num_requests_waiting", "r1"] == 2
+    assert found["vllm:kv_cache_usage_perc", "r1"] == 0.25
+    assert found["vllm:num_preemptions_total", "r1"] == 4
+    assert found["vllm:prefix_cache_hits_total", "r2"] == 64
+    assert found["vllm:prefix_cache_queries_total", "r2"] == 100
+    time.now += 10
+    assert ("vllm:num_requests_running", "r1") not in samples(Metrics(replicas.fresh))
+
+
+def test_a_finished_answer_is_counted_and_timed() -> None:
+    metrics = Metrics(list)
+    usage = Usage(prompt_tokens=7, completion_tokens=3)
+    metrics.finished("m", "stop", usage, [10.5, 10.6, 10.8], began=10.0, ended=11.0)
+    found = samples(metrics)
+    assert found["vllm:prompt_tokens_total", "m"] == 7
+    assert found["vllm:generation_tokens_total", "m"] == 3
+    assert found["vllm:request_success_total", "m"] == 1
+    assert found["vllm:time_to_first_token_seconds_sum", "m"] == pytest.approx(0.5)
+    assert found["vllm:inter_token_latency_seconds_count", "m"] == 2
+    assert found["vllm:time_per_output_token_seconds_sum", "m"] == pytest.approx(0.15)
+    assert found["vllm:e2e_request_latency_seconds_sum", "m"] == pytest.approx(1.0)
+
+
+def test_an_answer_without_text_has_no_token_times() -> None:
+    metrics = Metrics(list)
+    metrics.finished("m", "length", Usage(), [], began=1.0, ended=2.0)
+    assert ("vllm:time_to_first_token_seconds_sum", "m") not in samples(metrics)
