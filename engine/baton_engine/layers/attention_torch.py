@@ -5,7 +5,7 @@ of memory and gathering pages copies whole runs. A KV head's query heads are tre
 grouped heads cost no copy of K or V.
 
 Spans of one token (decodes) go together through one batched multiplication over their gathered, padded pages;
-longer spans (prompt chunks) go one by one.
+longer spans (prompt chunks) go one by one, PREFILL_ROWS query tokens at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torch import Tensor
 
 from baton_engine.layers.attention import KVShape, Span
 
+PREFILL_ROWS = 128  # of 64, 128 and 256 the fastest at 512 tokens on a core with 1 MiB of L2
+
 
 @dataclass(frozen=True)
 class DecodeGroup:
@@ -33,14 +35,12 @@ class DecodeGroup:
 
 @dataclass(frozen=True)
 class PrefillChunk:
-    """Tokens [first, last) of the flat dimension, behind `context` earlier tokens in the same pages.
-    mask (length, context + length) hides what comes later than the row's own token."""
+    """Tokens [first, last) of the flat dimension, behind `context` earlier tokens in the same pages."""
 
     first: int
     last: int
     pages: Tensor
     context: int
-    mask: Tensor
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class TorchAttention:
         self.device = device
         self.scale = 1.0 / math.sqrt(shape.head_dim)
         size = (shape.num_layers, shape.num_kv_heads, num_blocks * shape.block_size, shape.head_dim)
+        hidden = torch.full((PREFILL_ROWS, PREFILL_ROWS), -torch.inf, dtype=shape.dtype, device=device)
+        self._triangle = hidden.triu_(1)
         self._k = _zeros(size, shape.dtype, device)
         self._v = _zeros(size, shape.dtype, device)
 
@@ -109,12 +111,7 @@ class TorchAttention:
 
     def _plan_prefill(self, row: int, span: Span) -> PrefillChunk:
         pages = self._indices(span.block_ids[: -(-span.end // self.block_size)])
-        own = torch.arange(span.start, span.end, device=self.device)
-        hidden = torch.arange(span.end, device=self.device) > own[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(
-            hidden, -torch.inf
-        )
-        return PrefillChunk(row, row + span.length, pages, span.start, mask)
+        return PrefillChunk(row, row + span.length, pages, span.start)
 
     def _gather(self, cache: Tensor, pages: Tensor) -> Tensor:
         """(KV heads, pages × block_size, head_dim)"""
@@ -128,20 +125,28 @@ class TorchAttention:
         gathered_k = self._gather(keys, group.pages).view(kv_heads, requests, -1, dim)
         gathered_v = self._gather(values, group.pages).view(kv_heads, requests, -1, dim)
         rows = (q * self.scale).view(requests, kv_heads, heads // kv_heads, dim).transpose(0, 1)
-        scores = torch.matmul(rows, gathered_k.transpose(2, 3)).float().add_(group.mask)
-        weights = torch.softmax(scores, dim=-1).to(q.dtype)
+        scores = torch.matmul(rows, gathered_k.transpose(2, 3)).add_(group.mask)
+        weights = torch.softmax(scores, dim=-1)  # sums in float32 whatever the dtype
         return torch.matmul(weights, gathered_v).transpose(0, 1).reshape(requests, heads * dim)
 
     def _prefill(self, q: Tensor, keys: Tensor, values: Tensor, chunk: PrefillChunk) -> Tensor:
+        """Some query rows at a time, over the keys up to their own end: half of the scores are never made."""
         length, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
-        end = chunk.context + length
-        k = self._gather(keys, chunk.pages)[:, :end]
-        v = self._gather(values, chunk.pages)[:, :end]
-        rows = (q * self.scale).view(length, kv_heads, heads // kv_heads, dim).permute(1, 2, 0, 3)
-        scores = torch.matmul(rows, k.transpose(1, 2)[:, None]).float().add_(chunk.mask)
-        weights = torch.softmax(scores, dim=-1).to(q.dtype)
-        return torch.matmul(weights, v[:, None]).permute(2, 0, 1, 3).reshape(length, heads * dim)
+        group = heads // kv_heads
+        k, v = self._gather(keys, chunk.pages), self._gather(values, chunk.pages)
+        rows = (q * self.scale).view(length, kv_heads, group, dim).transpose(0, 1)
+        out = q.new_empty(length, kv_heads, group, dim)
+        for first in range(0, length, PREFILL_ROWS):
+            block = rows[:, first : first + PREFILL_ROWS]
+            size = block.shape[1]
+            end = chunk.context + first + size
+            scores = torch.bmm(block.reshape(kv_heads, size * group, dim), k[:, :end].transpose(1, 2))
+            own = scores.view(kv_heads, size, group, end)[..., end - size :]
+            own.add_(self._triangle[:size, :size].unsqueeze(1))
+            attended = torch.bmm(torch.softmax(scores, dim=-1), v[:, :end])
+            out[first : first + size] = attended.view(kv_heads, size, group, dim).transpose(0, 1)
+        return out.view(length, heads * dim)
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
