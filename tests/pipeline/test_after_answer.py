@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -260,6 +260,27 @@ async def test_postgresql_keeps_the_same_books(
         engine.dispose()
     assert counts == [1, 1]
     assert not (tmp_path / "books.sqlite").exists()
+
+
+async def test_a_bus_that_restarts_delays_the_books_and_loses_nothing(tmp_path: Path) -> None:
+    with ExitStack() as first_life:
+        first = first_life.enter_context(restricted_nats(tmp_path / "nats"))
+        async with after_answer(first, tmp_path) as service:
+            operator = await first.connect()
+            await store(operator, usage_record())
+            await ask(operator)
+            await operator.close()
+            first_life.close()
+            await service.logged("disconnected")
+            port = int(first.url.rsplit(":", 1)[1])
+            with restricted_nats(tmp_path / "nats", port=port) as second:
+                await service.logged("connected again")
+                operator = await second.connect()
+                later = usage_record()
+                await store(operator, later)
+                assert (await ask(operator, request_id=later.request_id)).usage == (later,)
+                await operator.close()
+    assert rows(tmp_path, "SELECT count(*) FROM ledger") == [(2,)]
 
 
 async def test_it_fits_its_contract(nats: RestrictedNats, tmp_path: Path) -> None:

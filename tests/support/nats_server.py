@@ -16,10 +16,10 @@ def server_binary() -> Path:
 
 
 @contextmanager
-def running_nats_server(folder: Path, config: Path | None = None) -> Iterator[str]:
-    """Yields the server's URL. JetStream is on, stored under `folder`."""
+def running_nats_server(folder: Path, config: Path | None = None, *, port: int = -1) -> Iterator[str]:
+    """Yields the server's URL. JetStream is on, stored under `folder`. `port` −1: any free one."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [str(server_binary()), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(folder)]
+    command = [str(server_binary()), "-a", "127.0.0.1", "-p", str(port), "--ports_file_dir", str(folder)]
     command += ["-c", str(config)] if config else ["-js", "-sd", str(folder / "jetstream")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -37,11 +37,11 @@ def password_of(user: str) -> str:
 
 
 @contextmanager
-def restricted_nats(folder: Path) -> Iterator[RestrictedNats]:
+def restricted_nats(folder: Path, *, port: int = -1) -> Iterator[RestrictedNats]:
     """JetStream's store is `folder`/store: a second server there finds what the first one kept."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "nats.conf"
     passwords = {user: password_of(user) for user in (*SERVICES, OPERATOR)}
-    config.write_text(render_nats_config(port=-1, store=folder / "store", passwords=passwords))
-    with running_nats_server(folder, config) as url:
+    config.write_text(render_nats_config(port=port, store=folder / "store", passwords=passwords))
+    with running_nats_server(folder, config, port=port) as url:
         yield RestrictedNats(url)

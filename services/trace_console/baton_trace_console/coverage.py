@@ -37,11 +37,11 @@ def intervals_by_stop(spans: Sequence[Span]) -> dict[int, list[Interval]]:
 
 def _away(span: Span, children: Mapping[str, Sequence[Span]]) -> Interval | None:
     """From the first to the last moment that later stops spent on what `span` handed to them."""
-    handed = [child for child in children.get(span.span_id, ()) if child.stop > span.stop]
-    if not handed:
+    below = _descendants(children.get(span.span_id, ()), children)
+    later = [other for other in below if other.stop > span.stop]
+    if not later:
         return None
-    subtree = _descendants(handed, children)
-    return min(child.start for child in subtree), max(child.start + child.duration for child in subtree)
+    return min(other.start for other in later), max(other.start + other.duration for other in later)
 
 
 def _descendants(roots: Iterable[Span], children: Mapping[str, Sequence[Span]]) -> list[Span]:

@@ -14,6 +14,7 @@ from baton_trace_console.coverage import covered_seconds, intervals_by_stop, lar
 
 _STREAM_BACK = 9
 _AFTER = 10
+_GATEWAY = 5
 _ENGINE = 7
 BOOKS_PATIENCE_SECONDS = 30.0
 """An answer whose stop 10 has not reported for this long will hardly hear of it any more."""
@@ -83,7 +84,8 @@ def _status(spans: Sequence[Span], now: float) -> str:
     if not is_over:
         return "running" if age < REQUEST_PATIENCE_SECONDS else "incomplete"
     stops = {span.stop for span in spans}
-    if _ENGINE in stops and _AFTER not in stops:
+    is_booked = _ENGINE in stops or (_GATEWAY in stops and outcomes == {"ok"})
+    if is_booked and _AFTER not in stops:
         return "running" if age < BOOKS_PATIENCE_SECONDS else "incomplete"
     return next((outcome for outcome in ("error", "cancelled") if outcome in outcomes), "ok")
 

@@ -54,12 +54,22 @@ def test_what_a_stop_does_before_and_after_the_later_ones_is_explained() -> None
     assert sorted(explained_intervals([gateway, own_work, engine])) == [(0, 2), (1, 2), (2, 9), (9, 10)]
 
 
+def test_what_was_handed_on_from_within_a_span_counts_too() -> None:
+    spans = [
+        make_span(5, 0, 10, span_id="a" * 16),
+        make_span(5, 1, 9, "attempt", span_id="b" * 16, parent_span_id="a" * 16),
+        make_span(7, 2, 4, parent_span_id="b" * 16),
+        make_span(7, 6, 8, parent_span_id="b" * 16),
+    ]
+    assert largest_gap(explained_intervals(spans)) == 2.0
+
+
 def test_parents_in_a_ring_do_not_hang_the_search() -> None:
     ring = [
         make_span(5, 0, 1, span_id="a" * 16, parent_span_id="b" * 16),
         make_span(6, 1, 2, span_id="b" * 16, parent_span_id="a" * 16),
     ]
-    assert largest_gap(explained_intervals(ring)) == 1.0
+    assert largest_gap(explained_intervals(ring)) == 0.0
 
 
 def test_a_span_that_was_sent_twice_is_shown_once() -> None:
@@ -133,13 +143,16 @@ def up_to(stop: int, **of_edge: object) -> list[Span]:
         (up_to(7), 400, "incomplete"),
         (up_to(9), 1, "running"),
         (up_to(9), 60, "incomplete"),
+        ([span for span in up_to(9) if span.stop not in (6, 7)], 1, "running"),
+        ([span for span in up_to(9, status="error") if span.stop < 7 or span.stop == 9], 1, "error"),
         (up_to(10, status="error"), 60, "error"),
         (up_to(10, status="cancelled"), 60, "cancelled"),
         (up_to(2, status="error"), 1, "error"),
         (up_to(4)[:2] + up_to(4, status="error")[2:], 1, "running"),
     ],
     ids=[
-        "all ten", "under way", "broke off", "books due", "books overdue", "failed", "cancelled",
+        "all ten", "under way", "broke off", "books due", "books overdue",
+        "cache hit, books due", "no seat", "failed", "cancelled",
         "refused at the edge", "the edge has not said its word yet",
     ],
 )  # fmt: skip

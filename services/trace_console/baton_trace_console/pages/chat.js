@@ -227,6 +227,7 @@ function retryButton(seconds, again) {
 // ---- The trace ---------------------------------------------------------------------------------------------
 
 async function showTrace(requestId, { live }) {
+  let shown = 0;
   for (const pause of live ? TRACE_TRIES_MS : [0]) {
     await new Promise((resolve) => { setTimeout(resolve, pause); });
     if (state.running) return;
@@ -238,8 +239,11 @@ async function showTrace(requestId, { live }) {
       say(error.message);
       break;
     }
-    drawTrace(trace);
-    if (trace.summary.status !== "running") return;
+    // Stops report when they are done, some a moment after the answer.
+    if (trace.spans.length !== shown) drawTrace(trace);
+    shown = trace.spans.length;
+    const { status, stops } = trace.summary;
+    if (status !== "running" && (status !== "ok" || stops.length === 10)) return;
   }
   relay.settle();
 }
