@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from baton_common.bus import BusMessage
+from baton_common.clock import Clock
+from baton_contracts.handoffs import Ack
+from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_inference_router.replicas import ReplicaTable
+
+A = "engine_worker-0000000a"
+B = "engine_worker-0000000b"
+
+
+class Time:
+    """A clock that stands until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
+
+
+def beat(replica: str = A, sent_at: float = 1.0, **fields: Any) -> ReplicaHeartbeat:
+    values: dict[str, Any] = {"model": "m", "state": "ready", "max_running": 4, "max_waiting": 4}
+    return ReplicaHeartbeat(replica=replica, sent_at=sent_at, **(values | fields))
+
+
+def held(**counts: int) -> Ack:
+    return Ack(verdict="held", instance=A, **counts)
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def table(time: Time) -> ReplicaTable:
+    return ReplicaTable(time.clock, stale_seconds=2.0)
+
+
+def load(table: ReplicaTable, replica: str = A) -> int:
+    return next(each.load for each in table.candidates("m") if each.replica == replica)
+
+
+def test_only_ready_replicas_of_the_model_are_candidates(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat(A))
+    table.on_heartbeat(beat("engine_worker-1", state="starting", stage="load"))
+    table.on_heartbeat(beat("engine_worker-2", state="draining"))
+    table.on_heartbeat(beat("engine_worker-3", model="other"))
+
+    assert [each.replica for each in table.candidates("m")] == [A]
+    assert {each.state for each in table.of_model("m")} == {"ready", "starting", "draining"}
+
+
+def test_a_silent_replica_is_forgotten_after_two_seconds(table: ReplicaTable, time: Time) -> None:
+    table.on_heartbeat(beat())
+    time.now += 2.0
+    assert len(table.candidates("m")) == 1
+    time.now += 0.1
+    assert table.candidates("m") == []
+    assert table.of_model("m") == []
+
+
+def test_gone_is_gone_at_once(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    table.on_heartbeat(beat(sent_at=2.0, state="gone"))
+    assert table.candidates("m") == []
+
+
+def test_nobody_there_is_dead_until_its_next_heartbeat(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    table.mark_dead(A)
+    assert table.candidates("m") == []
+    table.on_heartbeat(beat(sent_at=2.0))
+    assert len(table.candidates("m")) == 1
+
+
+def test_one_that_did_not_answer_cools_down_though_it_still_beats(table: ReplicaTable, time: Time) -> None:
+    table.on_heartbeat(beat())
+    table.cool_down(A, 5.0)
+    time.now += 1.0
+    table.on_heartbeat(beat(sent_at=2.0))
+    assert table.candidates("m") == []
+    time.now += 4.0
+    table.on_heartbeat(beat(sent_at=6.0))
+    assert len(table.candidates("m")) == 1
+
+
+def test_a_heartbeat_that_was_overtaken_changes_nothing(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat(sent_at=5.0, num_running=3))
+    table.on_heartbeat(beat(sent_at=4.0, num_running=1))
+    assert load(table) == 3
+
+
+def test_a_seat_counts_until_the_first_heartbeat_after_the_acceptance(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat(num_running=1))
+    seat = table.reserve(A)
+    assert load(table) == 2
+    table.on_heartbeat(beat(sent_at=2.0, num_running=1))
+    assert load(table) == 2  # not accepted yet: the heartbeat can't contain it
+    seat.accept(held())
+    assert load(table) == 2
+    table.on_heartbeat(beat(sent_at=3.0, num_running=2))
+    assert load(table) == 2
+    assert table.num_reserved == 0
+
+
+def test_an_acceptance_with_the_queue_length_replaces_the_seat(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    table.reserve(A).accept(held(waiting=1, running=3))
+    assert load(table) == 4
+    assert table.num_reserved == 0
+
+
+def test_a_refusal_gives_the_seat_back_and_tells_the_queue_length(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    table.reserve(A).refuse(Ack(verdict="refused", instance=A, waiting=4, running=4))
+    (full,) = table.candidates("m")
+    assert (full.load, full.full) == (8, True)
+    table.on_heartbeat(beat(sent_at=2.0, num_running=4))
+    assert load(table) == 4
+
+
+def test_a_failed_dispatch_gives_its_seat_back_and_an_accepted_one_keeps_it(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    failed, accepted = table.reserve(A), table.reserve(A)
+    accepted.accept(held())
+    failed.release()
+    accepted.release()
+    failed.release()
+    assert load(table) == 1
+
+
+def test_the_seats_of_a_replica_that_went_do_not_touch_the_one_that_came(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat(A))
+    seats = [table.reserve(A) for _ in range(3)]
+    table.on_heartbeat(beat(A, sent_at=2.0, state="gone"))
+    table.on_heartbeat(beat(B, num_running=1))
+    for seat in seats:
+        seat.release()
+        seat.refuse(held(waiting=0, running=0))
+    assert load(table, B) == 1
+    table.on_heartbeat(beat(A, sent_at=3.0))
+    assert load(table, A) == 0
+
+
+def test_a_damaged_heartbeat_is_ignored(table: ReplicaTable) -> None:
+    table.on_message(BusMessage("baton.v1.replica.m.x", b"{}"))
+    assert table.of_model("m") == []
