@@ -1,0 +1,81 @@
+"""P4: ingestion killed half-way. The client's wait ends, and the same file sent again ends in the right state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from baton_common.errors import BusTimeout, NoResponders
+from baton_common.nats_bus import NatsBus
+from baton_contracts import subjects
+from baton_contracts.identifiers import new_request_id
+from baton_contracts.queries import IngestQuery, IngestReply
+
+NUM_PARTS = 1500
+PAGE = "# Animals\n\n" + "".join(f"## Part {n}\n\nZebra number {n} grazes.\n\n" for n in range(NUM_PARTS))
+
+
+@contextmanager
+def _prompt_builder(nats_url: str, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    settings = {
+        "BATON_NATS_URL": nats_url,
+        "BATON_HOME": str(home),
+        "BATON_SEED_DOCUMENTS": "false",
+        "BATON_INGEST_EMBED_SECONDS": "0",
+    }
+    process = subprocess.Popen([sys.executable, "-m", "baton_prompt_builder"], env={**os.environ, **settings})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _ingest(bus: NatsBus, text: str) -> IngestReply:
+    """Waits for the service to be there; raises BusTimeout if it dies over the question."""
+    query = IngestQuery(tenant_id="acme", source="animals.md", media_type="text/markdown", text=text)
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                payload = await bus.request(subjects.ingest(new_request_id()), query.encode(), timeout=5)
+            except NoResponders:
+                await asyncio.sleep(0.02)
+            else:
+                return IngestReply.decode(payload)
+
+
+def _has_grown(folder: Path) -> bool:
+    """The store's log is larger than an empty one's."""
+    return any(file.stat().st_blocks > 64 for file in folder.rglob("*") if file.is_file())
+
+
+async def test_the_same_file_again_completes_what_a_kill_interrupted(nats_url: str, tmp_path: Path) -> None:
+    bus = await NatsBus.connect(nats_url, name="test")
+    with _prompt_builder(nats_url, tmp_path) as process:
+        empty = await _ingest(bus, "")
+        assert empty.error is None
+        interrupted = asyncio.create_task(_ingest(bus, PAGE))
+        async with asyncio.timeout(20):
+            while not _has_grown(tmp_path / "store" / "documents"):
+                await asyncio.sleep(0.001)
+        process.kill()
+        process.wait()
+        interrupted.cancel()
+        with pytest.raises((asyncio.CancelledError, BusTimeout)):
+            await interrupted
+    with _prompt_builder(nats_url, tmp_path):
+        again = await _ingest(bus, PAGE)
+        assert (again.error, again.chunks, again.removed) == (None, NUM_PARTS, 0)
+        assert 0 <= again.added <= NUM_PARTS
+        complete = await _ingest(bus, PAGE)
+        assert (complete.chunks, complete.added, complete.removed) == (NUM_PARTS, 0, 0)
+        gone = await _ingest(bus, "")
+        assert gone.removed == NUM_PARTS
+    await bus.close()
