@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, func, select
 
 from baton_after_answer.schema import ledger, turns
 from baton_common.bus import BusMessage
-from baton_common.jetstream import stream_state
+from baton_common.jetstream import call, stream_state
 from baton_common.nats_bus import NatsBus
 from baton_contracts import subjects
 from baton_contracts.frames import Usage
@@ -281,6 +281,16 @@ async def test_a_bus_that_restarts_delays_the_books_and_loses_nothing(tmp_path: 
                 assert (await ask(operator, request_id=later.request_id)).usage == (later,)
                 await operator.close()
     assert rows(tmp_path, "SELECT count(*) FROM ledger") == [(2,)]
+
+
+async def test_a_queue_that_was_deleted_is_made_again(
+    nats: RestrictedNats, operator: NatsBus, tmp_path: Path
+) -> None:
+    async with after_answer(nats, tmp_path):
+        await call(operator, f"STREAM.DELETE.{subjects.STREAM_AFTER}")
+        record = usage_record()
+        await store(operator, record)  # tries until the stream is there
+        assert (await ask(operator, request_id=record.request_id)).usage == (record,)
 
 
 async def test_it_fits_its_contract(nats: RestrictedNats, tmp_path: Path) -> None:

@@ -158,6 +158,22 @@ async def test_the_stream_keeps_a_week_and_half_a_gigabyte(
     assert (config["storage"], config["discard"], config["retention"]) == ("file", "old", "limits")
 
 
+async def test_another_time_to_keep_is_taken_over_and_the_traces_stay(
+    nats: RestrictedNats, edge: NatsBus, console: ServiceProcess
+) -> None:
+    rid = new_request_id()
+    await report(edge, nats, make_batch(rid, *whole_relay(time.time())))
+    await console.terminate()
+    async with running_service(
+        "trace_console", nats.environment("trace_console") | {"BATON_TRACE_DAYS": "1"}
+    ):
+        operator = await nats.connect()
+        config = (await call(operator, "STREAM.INFO.TRACE"))["config"]
+        await operator.close()
+        assert config["max_age"] == 86_400 * 10**9
+        assert len((await trace_of(edge, rid))["spans"]) == 10
+
+
 async def test_traces_outlive_the_console(
     nats: RestrictedNats, edge: NatsBus, console: ServiceProcess
 ) -> None:
