@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 
 from baton_input_guardrails.personal_data import Span, without_overlaps
 
-_LOOKS_LIKE_ONE = re.compile(r"(?<![A-Za-z_])[A-Z][A-Z_]*_[0-9]+")
 _SHORTEST_REPEAT = 3
 """Values shorter than this are not searched for where no recogniser found them."""
 
@@ -20,8 +19,8 @@ _SHORTEST_REPEAT = 3
 class Masker:
     def __init__(self, all_texts: Iterable[str]) -> None:
         """`all_texts` is everything the model will see, masked or not."""
-        self._taken = {name for text in all_texts if "_" in text for name in _LOOKS_LIKE_ONE.findall(text)}
-        self._numbers: Counter[str] = Counter()
+        self._all_texts = [text for text in all_texts if "_" in text]
+        self._last_number: dict[str, int] = {}
         self._by_value: dict[str, str] = {}
         self._entity_of: dict[str, str] = {}
 
@@ -44,11 +43,13 @@ class Masker:
                 self._entity_of[value] = span.entity
 
     def _new_placeholder(self, entity: str) -> str:
-        while True:
-            self._numbers[entity] += 1
-            name = f"{entity}_{self._numbers[entity]}"
-            if name not in self._taken:
-                return f"<{name}>"
+        """Numbers go on behind the highest that stands in any text, even as a part of a longer word: masking
+        what is around it could bare it."""
+        if entity not in self._last_number:
+            written = (re.findall(rf"{entity}_([0-9]{{1,9}})", text) for text in self._all_texts)
+            self._last_number[entity] = max((int(number) for found in written for number in found), default=0)
+        self._last_number[entity] += 1
+        return f"<{entity}_{self._last_number[entity]}>"
 
     def mask(self, text: str, spans: Sequence[Span]) -> str:
         """Also where a known value stands and the recogniser missed it this time."""

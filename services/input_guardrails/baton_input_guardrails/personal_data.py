@@ -100,7 +100,6 @@ class PersonalDataAnalyser:
         keys = [("API_KEY", pattern) for pattern in API_KEY_PATTERNS] if "API_KEY" in wanted else []
         self._own = OwnPatterns([*keys, *patterns])
         self._entities = sorted(wanted - {"API_KEY"} - {entity for entity, _ in patterns})
-        self._nlp_engine = _nlp_engine(model_path or packaged_model())
         recognisers = [
             EmailRecognizer(),
             PhoneRecognizer(),
@@ -110,15 +109,16 @@ class PersonalDataAnalyser:
             IpRecognizer(),
             SpacyRecognizer(supported_entities=["PERSON", "LOCATION", "ORGANIZATION", "NRP"]),
         ]
+        unknown = set(self._entities) - {name for one in recognisers for name in one.supported_entities}
+        if unknown:
+            raise ValueError(f"no recogniser knows {', '.join(sorted(unknown))}")
+        self._nlp_engine = _nlp_engine(model_path or packaged_model())
         self._engine = AnalyzerEngine(
             registry=RecognizerRegistry(recognizers=recognisers, supported_languages=["en"]),
             nlp_engine=self._nlp_engine,
             supported_languages=["en"],
             default_score_threshold=score,
         )
-        unknown = set(self._entities) - {name for one in recognisers for name in one.supported_entities}
-        if unknown:
-            raise ValueError(f"no recogniser knows {', '.join(sorted(unknown))}")
 
     def analyse(self, texts: Sequence[str], abandoned: Callable[[], bool] = lambda: False) -> Analysis:
         """Raises AnalysisAbandoned soon after `abandoned()` turns true."""

@@ -23,7 +23,7 @@ from baton_input_guardrails.search import PersonalDataSearch
 from baton_input_guardrails.settings import Settings
 
 _SWITCH_SECONDS = 0.001
-"""Analysis threads give way to the event loop this soon; Python's own 5 ms would add to every request beside."""
+"""Analysis threads give way to the event loop this soon; Python's own 5 ms would be felt beside."""
 _WARM_UP = "Maria Keller (maria.keller@gmail.com, +49 30 901820) asks why the API at 10.0.0.1 returns a 503."
 
 

@@ -1,0 +1,67 @@
+"""Real Presidio and real named entities: what is found, what is not, and how long a text may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton_input_guardrails.personal_data import AnalysisAbandoned, PersonalDataAnalyser
+
+
+def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
+    (spans,) = analyser.analyse([text]).spans
+    return {(text[span.start : span.end], span.entity) for span in spans}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "entity"),
+    [
+        ("My name is John Smith from the billing team.", "John Smith", "PERSON"),
+        ("Write to maria.keller@gmail.com please.", "maria.keller@gmail.com", "EMAIL_ADDRESS"),
+        ("Call me on +49 30 90182012 tomorrow.", "+49 30 90182012", "PHONE_NUMBER"),
+        ("Ring (415) 555-2671 after six.", "(415) 555-2671", "PHONE_NUMBER"),
+        ("Charge 4111 1111 1111 1111 for it.", "4111 1111 1111 1111", "CREDIT_CARD"),
+        ("Pay to DE89370400440532013000 by Monday.", "DE89370400440532013000", "IBAN_CODE"),
+        ("My SSN is 536-90-4399.", "536-90-4399", "US_SSN"),
+        ("The server at 203.0.113.7 is slow.", "203.0.113.7", "IP_ADDRESS"),
+        ("Use sk-baton-Zk3vX9qLm2Rt7WpYc5Nd8BhJ now", "sk-baton-Zk3vX9qLm2Rt7WpYc5Nd8BhJ", "API_KEY"),
+        ("aws AKIAIOSFODNN7EXAMPLE it is", "AKIAIOSFODNN7EXAMPLE", "API_KEY"),
+    ],
+)
+def test_found(analyser: PersonalDataAnalyser, text: str, value: str, entity: str) -> None:
+    assert (value, entity) in found(analyser, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Why is my API returning a 503?",
+        "The meeting in Berlin is on 3 May 2027 at Siemens.",
+        "Version 2.13.0 of torch needs Python 3.11; error 404 means not found.",
+        "What is the 4111 in the manual?",
+        "Explain how paged attention works, please.",
+    ],
+)
+def test_harmless_text_has_none(analyser: PersonalDataAnalyser, text: str) -> None:
+    assert found(analyser, text) == set()
+
+
+def test_a_name_deep_in_a_long_text_is_found_at_its_place(analyser: PersonalDataAnalyser) -> None:
+    text = "The depot was late again this week. " * 600 + "Ask Maria Keller about it."
+    (spans,) = analyser.analyse([text]).spans
+    assert "Maria Keller" in {text[span.start : span.end] for span in spans}
+
+
+def test_the_two_parts_are_timed_apart(analyser: PersonalDataAnalyser) -> None:
+    analysis = analyser.analyse(["I am John Smith.", ""])
+    assert len(analysis.spans) == 2
+    assert analysis.named_entities[0] <= analysis.named_entities[1] <= analysis.rules[0] <= analysis.rules[1]
+
+
+def test_an_abandoned_analysis_stops(analyser: PersonalDataAnalyser) -> None:
+    with pytest.raises(AnalysisAbandoned):
+        analyser.analyse(["I am John Smith."], lambda: True)
+
+
+def test_an_entity_that_nobody_knows_stops_the_start() -> None:
+    with pytest.raises(ValueError, match="SHOE_SIZE"):
+        PersonalDataAnalyser(["PERSON", "SHOE_SIZE"])
