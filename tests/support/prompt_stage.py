@@ -1,5 +1,5 @@
-"""A prompt builder with its neighbours on one bus: a guard that keeps what it gets, an embedder and books that
-can be there, be slow or be missing. Works on the memory bus and on real NATS alike."""
+"""A prompt builder with its neighbours on one bus: a guard that keeps what it gets, an embedder and books
+that can be there, be slow or be missing. Works on the memory bus and on real NATS alike."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ async def open_prompt_stage(
 
 
 async def settled(is_so: Callable[[], bool], seconds: float = 20) -> None:
-    """Returns as soon as `is_so` is; fails after `seconds`. For what happens behind the bus, without an event."""
+    """Returns as soon as `is_so` is; fails after `seconds`. For what happens without an event to wait for."""
     async with asyncio.timeout(seconds):
         while not is_so():
             await asyncio.sleep(0.002)
