@@ -123,7 +123,7 @@ class Consumer:
                 self.counts.committed += 1
                 await item.delivery.ack()
         self._on_commit()
-        records = [item.record for item in items if item.record]
+        records = [(item.record, item.delivery.stored_at) for item in items if item.record]
         for spans in span_batches(
             records, instance=self._instance, taken_at=taken_at, committed_at=committed_at
         ):

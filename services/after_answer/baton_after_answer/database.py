@@ -5,6 +5,7 @@ Knows SQLite's and PostgreSQL's manners; knows nothing of what the tables mean.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def _open_sqlite(url: URL) -> Engine:
 
 def migrate(engine: Engine) -> None:
     """To the newest schema. Processes that start together wait for each other."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})

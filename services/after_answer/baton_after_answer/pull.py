@@ -34,6 +34,13 @@ class Delivery:
     payload: bytes
     reply: str
 
+    @property
+    def stored_at(self) -> float:
+        """Unix seconds at which the stream took the message in, as its server's clock has it."""
+        # $JS.ACK[.domain.account].stream.consumer.times.stream_seq.consumer_seq.NANOSECONDS.pending[.…]
+        tokens = self.reply.split(".")
+        return int(tokens[7] if len(tokens) == 9 else tokens[9]) / 1e9
+
     async def ack(self) -> None:
         await self._answer(b"+ACK")
 

@@ -1,4 +1,4 @@
-"""Spans of stop 10, from a record and the times it was taken and committed. No I/O.
+"""Spans of stop 10, from a record and the times it was stored, taken and committed. No I/O.
 
 A span's id follows from what it tells of, so a record that is delivered twice shows up once.
 """
@@ -16,23 +16,24 @@ _STOP = 10
 
 
 def span_batches(
-    records: Iterable[Record], *, instance: str, taken_at: float, committed_at: float
+    records: Iterable[tuple[Record, float]], *, instance: str, taken_at: float, committed_at: float
 ) -> list[SpanBatch]:
-    """One batch for each request and tenant among `records`."""
+    """One batch for each request and tenant among `records`, each with the time at which it was stored."""
     spans: dict[tuple[str, str], list[Span]] = {}
-    for record in records:
+    for record, stored_at in records:
         key = (record.request_id, record.tenant.tenant_id)
-        spans.setdefault(key, []).extend(_spans(record, instance, taken_at, committed_at))
+        spans.setdefault(key, []).extend(_spans(record, instance, stored_at, taken_at, committed_at))
     return [
         SpanBatch(request_id=request_id, tenant_id=tenant_id, spans=tuple(found))
         for (request_id, tenant_id), found in spans.items()
     ]
 
 
-def _spans(record: Record, instance: str, taken_at: float, committed_at: float) -> tuple[Span, Span]:
-    is_usage = isinstance(record, UsageRecord)
-    name = "ledger" if is_usage else "conversation"
-    made_at = min(record.ended_at if isinstance(record, UsageRecord) else record.created_at, taken_at)
+def _spans(
+    record: Record, instance: str, stored_at: float, taken_at: float, committed_at: float
+) -> tuple[Span, Span]:
+    name = "ledger" if isinstance(record, UsageRecord) else "conversation"
+    stored_at = min(stored_at, taken_at)
     own_id = _span_id(record, name)
     written = Span(
         span_id=own_id,
@@ -51,8 +52,8 @@ def _spans(record: Record, instance: str, taken_at: float, committed_at: float) 
         service="after_answer",
         instance=instance,
         name="queue",
-        start=made_at,
-        duration=taken_at - made_at,
+        start=stored_at,
+        duration=taken_at - stored_at,
         attributes={"record": name},
     )
     return waited, written

@@ -21,6 +21,7 @@ from baton_contracts.spans import SpanBatch
 from tests.support.after_records import conversation_record, subject_of, usage_record
 from tests.support.relay import HandClock, eventually
 
+STORED_AT_NANOSECONDS = 1_999_750_000_000
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.AFTER.after_answer"
 
 
@@ -73,7 +74,19 @@ class Desk:
 
 
 def ack_subject(number: int) -> str:
-    return f"$JS.ACK.AFTER.after_answer.1.{number}.{number}.0.0"
+    return f"$JS.ACK.AFTER.after_answer.1.{number}.{number}.{STORED_AT_NANOSECONDS}.0"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "$JS.ACK.AFTER.after_answer.1.5.5.1999750000000.3",
+        "$JS.ACK._.aBcD.AFTER.after_answer.1.5.5.1999750000000.3",
+        "$JS.ACK.hub.aBcD.AFTER.after_answer.1.5.5.1999750000000.3.rAnDoM",
+    ],
+)
+def test_a_delivery_tells_when_it_was_stored(reply: str) -> None:
+    assert Delivery(MemoryBus(), "s", b"", reply).stored_at == 1999.75
 
 
 async def settled(desk: Desk, *deliveries: Delivery) -> list[str]:
@@ -88,6 +101,7 @@ async def test_a_batch_is_one_transaction_and_acknowledged_only_after_it() -> No
     events = await settled(desk, desk.delivery(usage_record(), 1), desk.delivery(conversation_record(), 2))
     assert events[0] == "commit 1+1+0"
     assert sorted(events[1:]) == ["1:+ACK", "2:+ACK", "noted"]
+    assert desk.spans[0].spans[0].duration == 0.25  # stored at 1999.75, taken at 2000
     assert [span.name for batch in desk.spans for span in batch.spans] == [
         "queue", "ledger", "queue", "conversation",
     ]  # fmt: skip

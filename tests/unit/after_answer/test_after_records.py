@@ -44,8 +44,8 @@ def test_a_rejected_message_has_one_key_however_often_it_comes() -> None:
 
 
 def test_spans_tell_how_long_a_record_waited_and_was_written() -> None:
-    usage = usage_record(request_id=RID, ended_at=100.0)
-    (batch,) = span_batches([usage], instance="after_answer-1", taken_at=100.25, committed_at=100.75)
+    usage = usage_record(request_id=RID)
+    (batch,) = span_batches([(usage, 100.0)], instance="after_answer-1", taken_at=100.25, committed_at=100.75)
     assert (batch.request_id, batch.tenant_id) == (RID, "acme")
     assert [(span.stop, span.name, span.start, span.duration) for span in batch.spans] == [
         (10, "queue", 100.0, 0.25),
@@ -63,7 +63,8 @@ def test_both_records_of_a_request_share_a_batch_and_tenants_do_not() -> None:
         conversation_record(request_id=RID),
         usage_record(request_id=RID, tenant=RIVAL),
     ]
-    batches = span_batches(records, instance="i", taken_at=2000.0, committed_at=2000.0)
+    stored = [(record, 2000.0) for record in records]
+    batches = span_batches(stored, instance="i", taken_at=2000.0, committed_at=2000.0)
     assert [(batch.tenant_id, [span.name for span in batch.spans]) for batch in batches] == [
         ("acme", ["queue", "ledger", "queue", "conversation"]),
         ("rival", ["queue", "ledger"]),
@@ -73,17 +74,18 @@ def test_both_records_of_a_request_share_a_batch_and_tenants_do_not() -> None:
 def test_a_record_delivered_again_makes_the_same_spans() -> None:
     record = usage_record(request_id=RID)
     first, again = (
-        span_batches([record], instance="i", taken_at=2000.0 + n, committed_at=2001.0 + n)[0] for n in (0, 5)
+        span_batches([(record, 1.0)], instance="i", taken_at=2000.0 + n, committed_at=2001.0 + n)[0]
+        for n in (0, 5)
     )
     assert [span.span_id for span in first.spans] == [span.span_id for span in again.spans]
     other = span_batches(
-        [usage_record(request_id=RID, attempt=2)], instance="i", taken_at=1.0, committed_at=1.0
+        [(usage_record(request_id=RID, attempt=2), 1.0)], instance="i", taken_at=1.0, committed_at=1.0
     )
     assert {span.span_id for span in first.spans}.isdisjoint(span.span_id for span in other[0].spans)
 
 
 def test_a_clock_that_is_behind_makes_no_negative_wait() -> None:
-    (batch,) = span_batches([usage_record(ended_at=100.0)], instance="i", taken_at=99.0, committed_at=98.0)
+    (batch,) = span_batches([(usage_record(), 100.0)], instance="i", taken_at=99.0, committed_at=98.0)
     assert [(span.start, span.duration) for span in batch.spans] == [(99.0, 0.0), (99.0, 0.0)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baton_contracts.spans import Span
-from baton_trace_console.coverage import covered_seconds, explained_intervals, largest_gap
+from baton_trace_console.coverage import covered_seconds, explained_intervals, intervals_by_stop, largest_gap
 from baton_trace_console.trace_view import merge, summary, trace_object
 from tests.support.traces import make_batch, make_span, whole_relay
 
@@ -62,6 +62,18 @@ def test_what_was_handed_on_from_within_a_span_counts_too() -> None:
         make_span(7, 6, 8, parent_span_id="b" * 16),
     ]
     assert largest_gap(explained_intervals(spans)) == 2.0
+
+
+def test_a_part_of_a_stop_that_spans_the_wait_does_not_hide_it() -> None:
+    """The gateway's attempt is its own span beside what the gateway handed on."""
+    spans = [
+        make_span(5, 0, 10, span_id="a" * 16),
+        make_span(5, 1, 9, "attempt", parent_span_id="a" * 16),
+        make_span(7, 2, 4, parent_span_id="a" * 16),
+        make_span(7, 7, 8, parent_span_id="a" * 16),
+    ]
+    assert largest_gap(explained_intervals(spans)) == 3.0
+    assert covered_seconds(intervals_by_stop(spans)[5]) == 4.0  # 0 to 2 and 8 to 10
 
 
 def test_parents_in_a_ring_do_not_hang_the_search() -> None:

@@ -107,9 +107,17 @@ class Row {
       return;
     }
     this.setState(spans.some((span) => span.status === "error") ? "failed" : "passed");
-    this.time.textContent = ownMs === undefined ? "" : formatMs(ownMs);
+    this.showTime(spans, ownMs);
     this.track.replaceChildren(...spans.map((span) => bar(span, length)));
     this.detail.replaceChildren(spanTable(spans));
+  }
+
+  // A stop with an open stream is at work for a small part of it: then that part is what it took.
+  showTime(spans, ownMs) {
+    const busy = spans.filter((span) => span.attributes.busy_ms !== undefined);
+    const workMs = busy.length ? busy.reduce((sum, span) => sum + span.attributes.busy_ms, 0) : ownMs;
+    this.time.textContent = workMs === undefined ? "" : formatMs(workMs);
+    this.time.title = busy.length ? `Work, within a stream that was open for ${formatMs(ownMs)}` : "";
   }
 }
 
