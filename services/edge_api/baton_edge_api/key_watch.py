@@ -6,6 +6,7 @@ the whole bucket is read again. Knows nothing of what an entry means.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, cast
 
@@ -29,6 +30,15 @@ async def watch_keys(bus: NatsBus, ring: KeyRing) -> None:
     while True:
         bucket = await _open(bus.jetstream)
         await _follow(bus, bucket, ring)
+
+
+async def wait_for_keys(ring: KeyRing, seconds: float) -> None:
+    """Until the bucket was read once, but no longer: an edge that starts without it says what is missing."""
+    try:
+        async with asyncio.timeout(seconds):
+            await ring.first_sync.wait()
+    except TimeoutError:
+        log.warning("the API keys could not be read within %.0f s; going on without them", seconds)
 
 
 async def _open(jetstream: JetStreamContext) -> KeyValue:

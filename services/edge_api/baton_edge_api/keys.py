@@ -5,6 +5,7 @@ Owns the map from key to tenant. Never sees where it is stored, and keeps no key
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -44,7 +45,11 @@ class KeyRing:
         self._dev_hash = key_hash(dev_key) if dev_key else ""
         self._tenants: dict[str, Tenant] = {}
         self._revoked: set[str] = set()
-        self.synced = False
+        self.first_sync = asyncio.Event()
+
+    @property
+    def synced(self) -> bool:
+        return self.first_sync.is_set()
 
     def put(self, hashed: str, value: bytes) -> None:
         """A new or changed entry. One that can't be read counts as revoked: better closed than open."""
@@ -71,7 +76,7 @@ class KeyRing:
             self.remove(hashed)
         for hashed, value in entries.items():
             self.put(hashed, value)
-        self.synced = True
+        self.first_sync.set()
 
     def __len__(self) -> int:
         return len(self._tenants)

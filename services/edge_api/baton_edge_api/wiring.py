@@ -15,7 +15,7 @@ from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
 from baton_edge_api.chat import ChatEndpoint, ChatParts
 from baton_edge_api.conversation_log import ConversationLog
-from baton_edge_api.key_watch import watch_keys
+from baton_edge_api.key_watch import wait_for_keys, watch_keys
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.openapi import document_bytes
@@ -25,6 +25,7 @@ from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
 
 _FLUSH_SECONDS = 5.0
+_KEYS_SECONDS = 3.0
 
 
 def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
@@ -42,6 +43,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))
         node.add(desk)
+        await wait_for_keys(ring, _KEYS_SECONDS)
         async with serving(build_app(chat, side, metrics), settings, sock):
             yield
         await conversations.flush(_FLUSH_SECONDS)

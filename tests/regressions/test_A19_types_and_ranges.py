@@ -1,0 +1,82 @@
+"""A19: numbers as strings, NaN, negative n, temperature 3, 5 stops, unknown role, content as parts.
+
+Each wrong value is 400 with its `param`; what the specification allows is accepted; nothing is ever 500, and
+the server goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from baton_common.errors import RequestFailed
+from baton_contracts.errors import http_status
+from baton_contracts.openai_api import ChatCompletionRequest
+from baton_edge_api.validation import read_chat
+from tests.support.edge_process import QUESTION, running_edge
+
+WRONG: list[tuple[bytes, str]] = [
+    (b'"temperature": "0.7"', "temperature"),
+    (b'"temperature": 3', "temperature"),
+    (b'"temperature": 1e999', "temperature"),
+    (b'"max_tokens": "16"', "max_tokens"),
+    (b'"n": -1', "n"),
+    (b'"stop": ["a", "b", "c", "d", "e"]', "stop"),
+    (b'"messages": [{"role": "wizard", "content": "x"}]', "messages[0].role"),
+    (b'"messages": [{"role": "user", "content": [{"type": "image_url"}]}]', "messages[0].content[0].type"),
+    (b'"seed": 99999999999999999999999', "seed"),
+]
+
+
+def with_field(field: bytes) -> bytes:
+    body = b'{"model": "auto", ' + field
+    return body + (
+        b"}" if field.startswith(b'"messages"') else b', "messages": [{"role": "user", "content": "Hi"}]}'
+    )
+
+
+async def test_each_is_400_with_its_parameter(nats_url: str) -> None:
+    async with (
+        running_edge(nats_url) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        for field, param in WRONG:
+            response = await client.post("/v1/chat/completions", content=with_field(field))
+            assert (response.status_code, response.json()["error"]["param"]) == (400, param), field
+        nan = await client.post("/v1/chat/completions", content=with_field(b'"temperature": NaN'))
+        assert (nan.status_code, nan.json()["error"]["code"]) == (400, "invalid_json")
+        assert edge.relay.turns == []
+        parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
+        allowed = QUESTION | {"messages": [{"role": "user", "content": parts}], "stop": ["a", "b", "c", "d"]}
+        assert (await client.post("/v1/chat/completions", json=allowed)).status_code == 200
+        assert edge.relay.turns[0].handoff.chat.messages[0].text == "Hello"
+
+
+_VALUE: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+_FIELDS = sorted(
+    {*ChatCompletionRequest.model_fields, "tool_choice", "functions", "audio", "modalities", "x"}
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(_FIELDS), _VALUE, max_size=4), st.booleans())
+def test_no_value_of_any_field_is_more_than_a_refusal(fields: dict[str, Any], keep_messages: bool) -> None:
+    body = QUESTION | fields | ({"messages": QUESTION["messages"]} if keep_messages else {})
+    try:
+        question = read_chat(body, strict=False, max_text_chars=1000)
+    except RequestFailed as failed:
+        error = failed.error
+    else:
+        json.loads(question.chat.encode())
+        ",".join(question.ignored).encode("ascii")
+        return
+    assert http_status(error.code) in (400, 413)
+    assert error.param is not None

@@ -1,0 +1,49 @@
+"""A9: reasoning_effort, store and a made-up field: lenient answers and says so, strict refuses the last."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.support.edge_process import QUESTION, running_edge
+
+BODY = QUESTION | {"reasoning_effort": "low", "store": True, "flux_capacitor": 1.21}
+
+
+async def test_lenient_works_and_names_what_it_ignored(nats_url: str) -> None:
+    async with (
+        running_edge(nats_url) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        for stream in (False, True):
+            response = await client.post("/v1/chat/completions", json=BODY | {"stream": stream})
+            assert response.status_code == 200
+            ignored = response.headers["x-baton-ignored-parameters"]
+            assert ignored == "flux_capacitor,reasoning_effort,store"
+        plain = await client.post("/v1/chat/completions", json=QUESTION)
+    assert "x-baton-ignored-parameters" not in plain.headers
+
+
+async def test_strict_refuses_what_nobody_knows(nats_url: str) -> None:
+    async with (
+        running_edge(nats_url, strict=True) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        response = await client.post("/v1/chat/completions", json=BODY)
+        assert response.status_code == 400
+        assert (response.json()["error"]["code"], response.json()["error"]["param"]) == (
+            "unknown_parameter",
+            "flux_capacitor",
+        )
+        known = await client.post("/v1/chat/completions", json=QUESTION | {"store": True})
+    assert known.status_code == 200
+
+
+async def test_a_hostile_name_does_not_get_into_the_header(nats_url: str) -> None:
+    async with (
+        running_edge(nats_url) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        response = await client.post("/v1/chat/completions", json=QUESTION | {"a\r\nset-cookie: b": 1})
+    assert response.status_code == 200
+    assert response.headers["x-baton-ignored-parameters"] == "?"
+    assert "set-cookie" not in response.headers
