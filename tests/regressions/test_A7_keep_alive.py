@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import httpx2
 import openai
 
 from tests.support.edge_process import KEY, QUESTION, Turn, hello, running_edge
@@ -41,20 +42,20 @@ async def test_comments_come_in_the_silence_before_the_first_token(nats_url: str
     assert rest[-1] == "data: [DONE]"
 
 
-class Tap(httpx.AsyncHTTPTransport):
-    """Sets `heard` once three comments have come over the wire."""
+class Tap(httpx2.AsyncHTTPTransport):
+    """openai-python's own transport; sets `heard` once three comments have come over the wire."""
 
     def __init__(self) -> None:
         super().__init__()
         self.heard = asyncio.Event()
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
         response.stream = TappedStream(response.stream, self.heard)
         return response
 
 
-class TappedStream(httpx.AsyncByteStream):
+class TappedStream(httpx2.AsyncByteStream):
     def __init__(self, inner: Any, heard: asyncio.Event) -> None:
         self._inner = inner
         self._heard = heard
