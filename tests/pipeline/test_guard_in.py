@@ -14,6 +14,7 @@ from baton_contracts.frames import Error, decode_frame
 from baton_contracts.handoffs import Ack, GatewayHandoff, GuardInHandoff
 from baton_contracts.prompt import Prompt
 from baton_contracts.spans import SpanBatch
+from tests.support.conformance_run import run_conformance
 from tests.support.relay import make_chat, make_envelope
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import running_service
@@ -85,4 +86,6 @@ async def test_a_question_is_masked_and_an_attack_refused(tmp_path: Path) -> Non
             assert isinstance(refused, Error)
             assert refused.error.code == "content_filter"
             await neighbours.bus.close()
+            status, printed = await run_conformance("input_guardrails", nats)
+            assert status == 0, printed
             assert await process.terminate() == 0

@@ -13,6 +13,7 @@ from baton_contracts import subjects
 from baton_contracts.frames import Cancel, Data, End, Prologue, Usage
 from baton_contracts.handoffs import Ack, GuardOutHandoff
 from baton_contracts.spans import SpanBatch
+from tests.support.conformance_run import run_conformance
 from tests.support.relay import make_envelope
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import running_service
@@ -88,4 +89,6 @@ async def test_answers_are_restored_and_banned_text_stops_the_engine(tmp_path: P
                 names = {span.name for span in (await traces.get()).spans}
             assert {"hop", "filter", "handle"} <= names
             await bus.close()
+            status, printed = await run_conformance("output_guardrails", nats)
+            assert status == 0, printed
             assert await process.terminate() == 0
