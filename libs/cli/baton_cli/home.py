@@ -52,9 +52,9 @@ class Home:
     def nats_config(self) -> Path:
         return self.run / "nats.conf"
 
-    def environment_file(self, process: str) -> Path:
-        """Environment of one process, to start a replacement for it by hand."""
-        return self.run / "env" / f"{process}.env"
+    def environment_file(self, service: str) -> Path:
+        """Environment of one service, to start a replacement for it by hand: `set -a; . FILE`."""
+        return self.run / "env" / f"{service}.env"
 
     def prepare(self) -> None:
         for folder in (self.root, self.models, self.logs, self.nats_store):

@@ -17,15 +17,22 @@ _MIN_BAR_WIDTH = 16
 _COLOURS = ("white", "cyan", "green", "yellow", "blue", "magenta", "red", "bright_yellow", "cyan", "green")
 
 
-def waterfall(trace: TraceView, width: int) -> list[Text]:
-    """Lines of at most `width` columns (or the narrowest that a bar needs)."""
+def waterfall(trace: TraceView, width: int, until_ms: float | None = None) -> list[Text]:
+    """Lines of at most `width` columns (or the narrowest that a bar needs).
+
+    With `until_ms` the axis ends there, and spans that begin later are left out.
+    """
     bar_width = max(_MIN_BAR_WIDTH, width - _FIXED_WIDTH)
-    lines = [Text(f"Trace {trace.request_id}", style="bold"), _axis(trace.total_ms, bar_width)]
+    axis_ms = min(until_ms or trace.total_ms, trace.total_ms)
+    shown = [span for span in trace.spans if span.start_ms <= axis_ms]
+    lines = [Text(f"Trace {trace.request_id}", style="bold"), _axis(axis_ms, bar_width)]
     shown_stop = 0
-    for span in trace.spans:
-        lines.append(_row(span, trace.total_ms, bar_width, first=span.stop != shown_stop))
+    for span in shown:
+        lines.append(_row(span, axis_ms, bar_width, first=span.stop != shown_stop))
         shown_stop = span.stop
     lines.append(Text())
+    if left_out := len(trace.spans) - len(shown):
+        lines.append(Text(f"{left_out} spans begin after {axis_ms:g} ms", style="dim"))
     lines.extend(_gaps(trace))
     if trace.missing_stops:
         names = ", ".join(f"{stop} ({STOPS[stop]})" for stop in trace.missing_stops)

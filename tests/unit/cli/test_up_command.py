@@ -232,12 +232,13 @@ def test_services_can_be_left_out_and_the_rest_still_says_where_it_is(home: Path
 def test_each_service_can_be_replaced_by_hand_with_what_is_in_its_environment_file(
     home: Path, copies: list[Copy]
 ) -> None:
-    copies.append(copy := Copy(home, "--only", "embedder"))
-    copy.wait_for(r"embedder +│ here")
+    copies.append(copy := Copy(home, "--only", "trace_console"))
+    copy.wait_for(r"trace_console +│ here")
     operator = json.loads((home / "run" / "operator.json").read_text())
     lines = (home / "run" / "env" / "embedder.env").read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines)
-    assert values["BATON_NATS_URL"] == f"'{operator['nats_url']}'"
-    assert values["BATON_NATS_USER"] == "'embedder'"
+    assert values["BATON_NATS_URL"] == operator["nats_url"]
+    assert values["BATON_NATS_USER"] == "embedder"
     assert "BATON_VAULT_KEY" not in values
+    assert "BATON_VAULT_KEY" in (home / "run" / "env" / "output_guardrails.env").read_text()
     assert copy.end(signal.SIGINT) == 0

@@ -142,6 +142,20 @@ def test_the_waterfall_has_a_row_a_span_and_says_what_is_missing() -> None:
     )
 
 
+def test_the_beginning_can_be_enlarged() -> None:
+    lines = [line.plain for line in waterfall(parse_trace(TRACE), width=99, until_ms=8.0)]
+    assert "8 ms" in lines[1]
+    assert [line[:22].split()[-1] for line in lines[2:7]] == [
+        "edge_api",
+        "edge_api",
+        "prompt_builder",
+        "input_guardrails",
+        "llm_gateway",
+    ]
+    assert lines[8] == "5 spans begin after 8 ms"
+    assert lines[4][45:].split()[0] == "█" * 22  # 2 to 6 of 8 ms: half of 44 columns
+
+
 def test_unknown_figures_are_left_out() -> None:
     trace = parse_trace({"request_id": RID, "summary": {"ttft_ms": None}, "spans": []})
     assert totals(trace) == "total 0.0 ms"

@@ -31,23 +31,27 @@ class UpConsole:
 
     def log(self, name: str, line: str, *, quiet: bool = False) -> None:
         """One line of a process: to its own file with the time, and unless `quiet` to the terminal."""
-        file = self._file(name)
-        file.write(f"{datetime.now().astimezone().isoformat(timespec='milliseconds')} {line}\n")
-        file.flush()
+        with suppress(OSError):  # a full disk must not stop what writes the lines
+            file = self._file(name)
+            file.write(f"{datetime.now().astimezone().isoformat(timespec='milliseconds')} {line}\n")
+            file.flush()
         if quiet:
             return
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
         shown = name.rpartition(":")[2] or name
-        self._console.print(
-            Text.assemble((f"{shown[:NAME_WIDTH]:<{NAME_WIDTH}} │ ", colour), line), soft_wrap=True
-        )
+        self._print(Text.assemble((f"{shown[:NAME_WIDTH]:<{NAME_WIDTH}} │ ", colour), line))
 
     def say(self, line: str) -> None:
         """A line of the supervisor itself."""
-        self._console.print(Text.assemble((f"{'baton':<{NAME_WIDTH}} │ ", "bold"), line), soft_wrap=True)
+        self._print(Text.assemble((f"{'baton':<{NAME_WIDTH}} │ ", "bold"), line))
 
     def plain(self, line: str = "") -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._print(Text(line))
+
+    def _print(self, line: Text) -> None:
+        """Nobody listening any more (`make up | head`) is no reason to stop."""
+        with suppress(OSError):
+            self._console.print(line, soft_wrap=True)
 
     @asynccontextmanager
     async def waiting(self, what: str, detail: Callable[[], str] = str) -> AsyncGenerator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton_cli.up.settings import UpSettings
+from baton_cli.up.settings import SERVICES, UpSettings
 from baton_contracts.subjects import Service
 
 START_ORDER: tuple[tuple[Service, ...], ...] = (
@@ -70,6 +70,15 @@ def plan_processes(
             else:
                 specs.append(ProcessSpec(service, _command(service), environment, wave))
     return specs
+
+
+def service_environments(settings: UpSettings, nats_url: str, secrets: Secrets) -> dict[str, dict[str, str]]:
+    """What a stand-in for each service needs, those that were left out included."""
+    everything = {service: _environment(service, settings, nats_url, secrets) for service in SERVICES}
+    return {
+        service: {name: value for name, value in environment.items() if name.startswith("BATON_")}
+        for service, environment in everything.items()
+    }
 
 
 def _command(service: Service) -> tuple[str, ...]:

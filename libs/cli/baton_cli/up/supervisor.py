@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import signal
 import time
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from baton_cli.up.banner import banner
 from baton_cli.up.bus import is_routine, server_spec, wait_until_listening
 from baton_cli.up.console import UpConsole
 from baton_cli.up.nats_config import OPERATOR, render_nats_config
-from baton_cli.up.plan import LocalModel, ProcessSpec, Secrets, plan_processes
+from baton_cli.up.plan import LocalModel, ProcessSpec, Secrets, plan_processes, service_environments
 from baton_cli.up.ports import free_port
 from baton_cli.up.ready import ReadinessProbe
 from baton_cli.up.settings import SERVICES, UpSettings
@@ -72,7 +73,6 @@ class Supervisor:
         for spec in plan_processes(
             self._settings, self._models, operator.nats_url, self._secrets, self._environment
         ):
-            self._write_environment(spec)
             self._launch(spec)
         await self._show_ready(key, started)
 
@@ -84,15 +84,10 @@ class Supervisor:
         write_secret(home.nats_config, config)
         operator = Operator(f"nats://127.0.0.1:{port}", OPERATOR, passwords[OPERATOR])
         write_secret(home.operator, operator.encode())
+        for service, values in service_environments(self._settings, operator.nats_url, self._secrets).items():
+            lines = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+            write_secret(home.environment_file(service), lines)
         return operator
-
-    def _write_environment(self, spec: ProcessSpec) -> None:
-        """So that a replacement can be started by hand: `set -a; . run/env/NAME.env`."""
-        ours = {
-            name: spec.environment[name] for name in sorted(spec.environment) if name.startswith("BATON_")
-        }
-        lines = "".join(f"{name}='{value}'\n" for name, value in ours.items() if "'" not in value)
-        write_secret(self._settings.home.environment_file(spec.name.replace(":", "-")), lines)
 
     async def _dev_key(self, operator: Operator) -> str:
         file = self._settings.home.dev_key
