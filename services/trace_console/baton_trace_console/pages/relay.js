@@ -12,6 +12,7 @@ const STOP_OF_SERVICE = {
   engine_worker: 7, output_guardrails: 8, after_answer: 10, trace_console: 10,
 };
 const WAITS = new Set(["hop", "mailbox", "queue"]);
+const HOLDS = new Set(["handle", "attempt", "stream", "wait", "filter"]); // open for long, at work now and then
 const STATE_WORDS = { idle: "", active: "at work", passed: "passed", failed: "failed here", absent: "not reached" };
 
 export class Relay {
@@ -123,11 +124,11 @@ class Row {
 
 function bar(span, length) {
   const node = element("span", { className: "bar-span", title: `${span.name} ${formatMs(span.duration_ms)}` });
-  if (span.name === "handle") node.classList.add("whole");
+  if (HOLDS.has(span.name)) node.classList.add("whole");
   if (WAITS.has(span.name)) node.classList.add("wait");
   if (span.status !== "ok") node.classList.add(span.status);
   const left = Math.min(100, (span.start_ms / length) * 100);
-  node.style.left = `${left}%`;
+  node.style.left = `min(${left}%, 100% - 2px)`; // what is very short at the very end is still seen
   node.style.width = `${Math.max(0, Math.min(100 - left, (span.duration_ms / length) * 100))}%`;
   if (left >= 100) node.hidden = true;
   return node;
@@ -160,7 +161,8 @@ export function firstTokenAt(trace) {
 export function formatMs(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 10000) return `${(value / 1000).toFixed(1)} s`;
-  if (value >= 100) return `${Math.round(value).toLocaleString("en")} ms`;
+  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
+  if (value >= 100) return `${Math.round(value)} ms`;
   return `${value >= 10 ? value.toFixed(1) : value.toFixed(2)} ms`;
 }
 
