@@ -4,6 +4,11 @@ from baton_engine import LLM, SamplingParams
 LLM("path/to/model").generate("Once upon a time", SamplingParams(max_tokens=32))
 """
 
+# ruff: noqa: E402  (the first import must come before torch's)
+from baton_engine.openmp import wait_briefly
+
+wait_briefly()
+
 from baton_engine.admission import Admission
 from baton_engine.async_engine import AsyncEngine
 from baton_engine.config import EngineConfig

@@ -24,9 +24,9 @@ from typing import Any, Literal
 from baton_engine.admission import Admission, build_request
 from baton_engine.assembly import LoadedEngine, ModelParts, load_engine
 from baton_engine.config import EngineConfig
-from baton_engine.engine import CancelReport, EngineStats
+from baton_engine.engine import CancelReport, EngineCore, EngineStats
 from baton_engine.errors import EngineUnavailable
-from baton_engine.request import EngineRequest, Request, RequestDelta
+from baton_engine.request import EngineRequest, Request, RequestDelta, RequestFailure
 
 log = logging.getLogger(__name__)
 
@@ -251,8 +251,19 @@ class AsyncEngine:
                     report.set_result(CancelReport(found=False))
                 case Close():
                     pass
-        deltas = core.fail_all(code, message)
+        deltas = self._last_deltas(core, code, message)
         self._stats = core.stats()
         self._deliver(deltas)
         if self._on_step is not None:
             self._on_step()
+
+    def _last_deltas(self, core: EngineCore, code: str, message: str) -> list[RequestDelta]:
+        """After a fault the core may be broken too: then its requests still get an answer, without figures."""
+        try:
+            return core.fail_all(code, message)
+        except Exception:
+            log.exception("the core could not end its requests in order")
+            failure = RequestFailure(code, message)
+            return [
+                RequestDelta(name, finish_reason="error", error=failure) for name in list(self._listeners)
+            ]

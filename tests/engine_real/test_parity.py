@@ -40,7 +40,7 @@ PROMPTS = [
     "x",
 ]
 
-pytestmark = pytest.mark.real_weights
+pytestmark = [pytest.mark.real_weights, pytest.mark.timeout(900)]
 
 
 def model_folder() -> Path:

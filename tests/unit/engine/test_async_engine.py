@@ -199,6 +199,26 @@ async def test_a_fault_of_the_step_loop_fails_every_held_request_and_is_reported
     assert engine.stats().kv_blocks_held == 0
 
 
+async def test_even_a_core_that_is_broken_through_and_through_leaves_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = await started()
+    core = engine._engine.core  # type: ignore[union-attr]
+
+    def broken(*args: object) -> Any:
+        raise RuntimeError("broken")
+
+    core.runner.run = broken  # type: ignore[method-assign]
+    core.scheduler.finish = broken  # type: ignore[method-assign]
+    stream = Stream()
+    engine.submit(ask("a"), stream)
+    await soon(stream.finished)
+    assert stream.last.error is not None
+    assert (stream.last.error.code, engine.state) == ("engine_failed", "failed")
+    assert "could not end its requests in order" in caplog.text
+    await engine.close()
+
+
 async def test_closing_answers_what_is_held() -> None:
     engine = await started(max_num_seqs=1)
     running, waiting = Stream(), Stream()
