@@ -1,14 +1,14 @@
 """Many questions, one model: texts of all pending questions share batches, in turn.
 
-Owns the pending questions and the order of work. A long question can't hold up a short one for more than one
-step, since each step takes texts from every question in turn. Knows nothing of the bus or the model inside.
+Owns the pending questions and the order of work. Steps are small, and take turns between the question with
+the least left to do and the oldest one: a search waits for one step of a large ingest at most, and the ingest
+gets every second step. Knows nothing of the bus or of the model inside.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from baton_embedder.encoder import Encoder, Vector
 
 log = logging.getLogger(__name__)
+
+_SHORT = 32
+"""Tokens; texts up to this length share a batch whatever the first one's length."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,16 @@ class Question:
     num_taken: int = 0
 
     @property
+    def num_left(self) -> int:
+        return len(self.token_ids) - self.num_taken
+
+    @property
     def wants_more(self) -> bool:
-        return not self.done.done() and self.num_taken < len(self.token_ids)
+        return not self.done.done() and self.num_left > 0
+
+    @property
+    def next_length(self) -> int:
+        return len(self.token_ids[self.num_taken])
 
     def take(self) -> list[int]:
         self.num_taken += 1
@@ -51,21 +62,32 @@ class Question:
             self.done.set_exception(error)
 
 
-def next_batch(pending: deque[Question], tokens_per_step: int) -> list[tuple[Question, list[int]]]:
-    """One text from each question in turn while (texts × longest) stays within the budget; at least one text.
-    Questions that want no more are dropped from `pending`."""
+def next_batch(
+    pending: Sequence[Question], tokens_per_step: int, *, oldest_first: bool
+) -> list[tuple[Question, list[int]]]:
+    """One text from each question in turn, while (texts × longest) stays within the budget; at least one.
+
+    The first text sets the length: others may be at most twice as long, so a short question is not padded to
+    a page. Without `oldest_first` the question with the fewest texts left comes first.
+    """
+    waiting = [question for question in pending if question.wants_more]
+    if not oldest_first:
+        waiting.sort(key=lambda question: question.num_left)
     batch: list[tuple[Question, list[int]]] = []
-    longest = 0
-    while pending:
-        question = pending[0]
-        if not question.wants_more:
-            pending.popleft()
-            continue
-        longest = max(longest, len(question.token_ids[question.num_taken]))
-        if batch and (len(batch) + 1) * longest > tokens_per_step:
-            break
-        batch.append((question, question.take()))
-        pending.rotate(-1)
+    longest = most = 0
+    while waiting:
+        still: list[Question] = []
+        for question in waiting:
+            length = question.next_length
+            most = most or max(2 * length, _SHORT)
+            longest_then = max(longest, length)
+            if batch and (length > most or (len(batch) + 1) * longest_then > tokens_per_step):
+                continue
+            longest = longest_then
+            batch.append((question, question.take()))
+            if question.wants_more:
+                still.append(question)
+        waiting = still
     return batch
 
 
@@ -75,13 +97,13 @@ class Batcher:
         self._executor = executor
         """One thread: the model's."""
         self._tokens_per_step = tokens_per_step
-        self._pending: deque[Question] = deque()
+        self.pending: list[Question] = []
         self._work = asyncio.Event()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         token_ids = await asyncio.to_thread(self._encoder.tokenize, texts)
         question = Question(token_ids, asyncio.get_running_loop().create_future())
-        self._pending.append(question)
+        self.pending.append(question)
         self._work.set()
         vectors = await question.done
         return Embedded(tuple(vectors), sum(map(len, token_ids)))
@@ -91,8 +113,11 @@ class Batcher:
         while True:
             await self._work.wait()
             self._work.clear()
-            while batch := next_batch(self._pending, self._tokens_per_step):
+            oldest_first = False
+            while batch := next_batch(self.pending, self._tokens_per_step, oldest_first=oldest_first):
                 await self._step(batch)
+                self.pending = [question for question in self.pending if question.wants_more]
+                oldest_first = not oldest_first
 
     async def _step(self, batch: list[tuple[Question, list[int]]]) -> None:
         loop = asyncio.get_running_loop()

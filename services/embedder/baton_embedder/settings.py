@@ -15,8 +15,9 @@ class Settings(ServiceSettings):
     embedder_max_tokens: int = Field(default=256, ge=8, le=8192)
     """Longer texts are cut."""
     embedder_threads: int = Field(default=1, ge=1)
-    embedder_tokens_per_step: int = Field(default=1024, ge=64)
-    """Tokens in one batch, padding included: bounds how long a short question waits behind a long one."""
+    embedder_tokens_per_step: int = Field(default=256, ge=16)
+    """Tokens in one batch, padding included: bounds how long a short question waits behind a long one. On one
+    thread larger batches bring nothing: the time grows with the tokens."""
     embedder_concurrency: int = Field(default=32, ge=1)
     """Questions whose texts may share batches."""
     embedder_waiting: int = Field(default=64, ge=0)

@@ -60,7 +60,7 @@ class VectorFiller:
             except (EmbeddingFailed, StoreError, BatonError) as error:
                 delay = _RETRY_SECONDS[min(num_failures, len(_RETRY_SECONDS) - 1)]
                 if str(error) != last_reason:
-                    log.warning("documents wait for their vectors (%s); searching by words meanwhile", error)
+                    log.info("documents wait for their vectors (%s); searching by words meanwhile", error)
                 last_reason = str(error)
                 num_failures += 1
                 await asyncio.sleep(delay)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,20 +47,52 @@ def _question(*lengths: int) -> Question:
     return Question([[1] * length for length in lengths], asyncio.get_running_loop().create_future())
 
 
+def _lengths(batch: list[tuple[Question, list[int]]]) -> list[int]:
+    return [len(ids) for _, ids in batch]
+
+
 async def test_a_batch_takes_one_text_of_each_question_in_turn_within_the_budget() -> None:
-    long, short = _question(5, 5, 5, 5), _question(2)
-    pending = deque([long, short])
-    first = next_batch(pending, 20)
-    assert [len(ids) for _, ids in first] == [5, 2, 5, 5]
-    assert [len(ids) for _, ids in next_batch(pending, 20)] == [5]
-    assert not next_batch(pending, 20)
-    assert not pending
+    pending = [_question(5, 5, 5, 5), _question(2), _question(3, 3)]
+    assert _lengths(next_batch(pending, 30, oldest_first=False)) == [2, 3, 5, 3, 5, 5]
+    assert _lengths(next_batch(pending, 30, oldest_first=False)) == [5]
+    assert next_batch(pending, 30, oldest_first=False) == []
+
+
+async def test_the_shortest_question_comes_first_or_the_oldest() -> None:
+    pending = [_question(9, 9, 9), _question(9)]
+    assert next_batch(pending, 9, oldest_first=False)[0][0] is pending[1]
+    assert next_batch(pending, 9, oldest_first=True)[0][0] is pending[0]
+
+
+async def test_a_short_text_is_not_padded_to_a_page() -> None:
+    pending = [_question(100, 100), _question(10)]
+    assert _lengths(next_batch(pending, 1000, oldest_first=False)) == [10]
+    assert _lengths(next_batch(pending, 1000, oldest_first=False)) == [100, 100]
+    beside = [_question(60), _question(100)]
+    assert _lengths(next_batch(beside, 1000, oldest_first=True)) == [60, 100]
 
 
 async def test_padding_counts_and_a_text_over_the_budget_goes_alone() -> None:
-    pending = deque([_question(30), _question(1), _question(1)])
-    assert [len(ids) for _, ids in next_batch(pending, 20)] == [30]
-    assert [len(ids) for _, ids in next_batch(pending, 20)] == [1, 1]
+    pending = [_question(30), _question(1), _question(1)]
+    assert _lengths(next_batch(pending, 20, oldest_first=True)) == [30]
+    assert _lengths(next_batch(pending, 20, oldest_first=True)) == [1, 1]
+
+
+async def test_a_search_waits_for_one_step_of_an_ingest_and_the_ingest_is_not_starved() -> None:
+    encoder = LengthEncoder()
+    with ThreadPoolExecutor(1) as executor:
+        batcher = Batcher(encoder, executor, tokens_per_step=40)
+        ingest = asyncio.create_task(batcher.embed(["x" * 40] * 4))
+        await asyncio.to_thread(lambda: None)
+        searches = [asyncio.create_task(batcher.embed(["y" * 5])) for _ in range(3)]
+        async with asyncio.timeout(20):
+            while sum(question.num_left for question in batcher.pending) < 7:
+                await asyncio.sleep(0)
+        running = asyncio.create_task(batcher.run())
+        await asyncio.gather(ingest, *searches)
+        running.cancel()
+        await asyncio.wait([running])
+    assert encoder.batches == [[5, 5, 5], [40], [40], [40], [40]]
 
 
 async def test_vectors_come_back_in_the_order_of_the_texts(model: tuple[LengthEncoder, Batcher]) -> None:
@@ -92,19 +123,22 @@ async def test_a_failing_batch_fails_its_questions_and_the_next_one_works(
 async def test_a_question_that_nobody_waits_for_is_not_computed() -> None:
     gone = _question(3)
     gone.done.cancel()
-    pending = deque([gone, _question(4)])
-    assert [len(ids) for _, ids in next_batch(pending, 20)] == [4]
+    assert _lengths(next_batch([gone, _question(4)], 20, oldest_first=True)) == [4]
 
 
-@given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=6), max_size=6), st.integers(1, 100))
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=6), max_size=6),
+    st.integers(1, 100),
+    st.booleans(),
+)
 def test_every_text_is_taken_exactly_once_and_no_batch_breaks_the_budget(
-    questions: list[list[int]], budget: int
+    questions: list[list[int]], budget: int, oldest_first: bool
 ) -> None:
     async def run() -> None:
-        pending = deque(_question(*lengths) for lengths in questions)
+        pending = [_question(*lengths) for lengths in questions]
         taken: list[int] = []
-        while batch := next_batch(pending, budget):
-            lengths = [len(ids) for _, ids in batch]
+        while batch := next_batch(pending, budget, oldest_first=oldest_first):
+            lengths = _lengths(batch)
             assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget
             taken += lengths
         assert sorted(taken) == sorted(length for lengths in questions for length in lengths)
