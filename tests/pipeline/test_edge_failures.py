@@ -40,6 +40,7 @@ async def begin_and_wait(turn: Turn) -> None:
     await turn.prologue()
     await turn.data("Once upon")
     await turn.cancelled.wait()
+    await turn.end("cancelled", completion_tokens=2)
 
 
 async def lose(edge: RunningEdge, instance: str, service: str = "llm_gateway") -> None:
@@ -82,12 +83,18 @@ async def test_a_client_that_leaves_in_the_stream_cancels_and_the_half_answer_is
         assert stream["status"] == "cancelled"
         assert stream["attributes"]["blocks_freed"] == 7
         assert stream["attributes"]["chunks"] == 1
+        assert stream["attributes"]["completion_tokens"] == 2
+        assert stream["attributes"]["finish_reason"] == "cancelled"
         record = ConversationRecord.decode(edge.relay.records["conversation"][0])
         assert (record.answer, record.cut_short, record.conversation_id) == ("Once upon", True, "c1")
 
 
 async def test_a_cancel_that_nobody_answers_is_said_again(nats_url: str) -> None:
-    async with running_edge(nats_url, begin_and_wait) as edge:
+    async def deaf(turn: Turn) -> None:
+        await turn.prologue()
+        await turn.data("Once upon")
+
+    async with running_edge(nats_url, deaf) as edge:
         edge.relay.ack_cancels = False
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(raw_request(STREAM))

@@ -38,6 +38,10 @@ _SSE_HEADERS: HeaderList = [
 ]
 
 
+_END_SECONDS = 0.3
+"""How long the end of a cancelled answer is waited for: it says what was used until then."""
+
+
 class ChatAnswer:
     def __init__(
         self,
@@ -265,6 +269,8 @@ class ChatAnswer:
         if cancelling is None:
             return
         outcome = await cancelling
+        if self._call.prologue and self._end is None:
+            self._end = await self._call.last_frame(_END_SECONDS)
         self._trace.span("cancel", self._last_byte, acks=outcome.num_acks)
         if outcome.blocks_freed is not None:
             self._trace.attributes["blocks_freed"] = outcome.blocks_freed

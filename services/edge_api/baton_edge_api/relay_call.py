@@ -5,6 +5,7 @@ Owns the question "who holds it now, and is that process alive". Knows nothing o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -163,6 +164,16 @@ class RelayCall:
             if outcome.num_acks and self.prologue is None and not acks:
                 break  # the one that held it has stopped, and nobody else took it
         return outcome
+
+    async def last_frame(self, seconds: float) -> End | None:
+        """After a cancel: the end that the guard passes on, with what was used until then."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not isinstance(frame := await self._queue.get(), End | Error):
+                    pass
+        except (TimeoutError, StreamBroken):
+            return None
+        return frame if isinstance(frame, End) else None
 
     def close(self) -> None:
         self._stop_watching()
