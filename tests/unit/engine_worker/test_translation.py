@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from baton_contracts.handoffs import EngineWork
+from baton_contracts.prompt import Message, Part, Prompt, Sampling
+from baton_engine import (
+    ContextLengthExceeded,
+    EngineUnavailable,
+    InvalidParameter,
+    KVCapacityExceeded,
+    QueueFull,
+    RequestFailure,
+    SamplingParams,
+)
+from baton_engine.errors import DuplicateRequest
+from baton_engine_worker import translation
+
+
+def prompt(*messages: tuple[Any, tuple[str, ...]]) -> Prompt:
+    return Prompt(
+        messages=tuple(
+            Message(role=role, parts=tuple(Part(text=text) for text in texts)) for role, texts in messages
+        )
+    )
+
+
+def test_parts_are_joined_and_a_developer_speaks_as_the_system() -> None:
+    asked = prompt(("developer", ("Be ", "brief.")), ("user", ("[1] doc", "Why?")), ("tool", ("42",)))
+    assert translation.chat_messages(asked) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "[1] docWhy?"},
+        {"role": "tool", "content": "42"},
+    ]
+
+
+class Template:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def apply_chat_template(self, messages: list[dict[str, Any]]) -> list[int]:
+        if self.error:
+            raise self.error
+        return [len(message["content"]) for message in messages]
+
+
+def test_a_template_that_does_not_take_the_messages_is_the_clients_fault() -> None:
+    assert translation.prompt_token_ids(prompt(("user", ("four",))), Template()) == [4]
+    with pytest.raises(InvalidParameter) as rejected:
+        translation.prompt_token_ids(
+            prompt(("assistant", ("x",))), Template(ValueError("roles must alternate"))
+        )
+    assert rejected.value.param == "messages"
+    assert "roles must alternate" in rejected.value.message
+    with pytest.raises(QueueFull):
+        translation.prompt_token_ids(prompt(("user", ("x",))), Template(QueueFull(1, 1, "requests")))
+
+
+def test_the_clients_words_win_over_the_models_and_those_over_ours() -> None:
+    defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "eos_token_id": 2, "min_p": None}
+    chosen = translation.sampling_params(Sampling(temperature=0.0, seed=5, stop=("a",)), defaults, 30)
+    assert chosen == SamplingParams(
+        max_tokens=30, temperature=0.0, top_p=0.95, top_k=20, min_p=0.0, seed=5, stop=("a",)
+    )
+    assert translation.sampling_params(Sampling(), {}, 30) == SamplingParams(max_tokens=30)
+
+
+@pytest.mark.parametrize(
+    ("asked", "prompt_tokens", "expected"),
+    [
+        (Sampling(), 100, 50),
+        (Sampling(), 960, 40),
+        (Sampling(), 1000, 1),
+        (Sampling(), 2000, 1),
+        (Sampling(min_tokens=60), 100, 60),
+        (Sampling(max_tokens=5000), 100, 5000),
+    ],
+    ids=["default", "what is left", "nothing left", "too long", "at least min", "as asked"],
+)
+def test_the_bound_of_an_answer(asked: Sampling, prompt_tokens: int, expected: int) -> None:
+    work = EngineWork(model="m", prompt=prompt(("user", ("x",))), sampling=asked)
+    assert translation.max_tokens(work, prompt_tokens, default=50, room=1000) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status", "param"),
+    [
+        (ContextLengthExceeded(900, 200, 1000), "context_length_exceeded", 400, "messages"),
+        (InvalidParameter("stop", "stop is ''"), "invalid_value", 400, "stop"),
+        (DuplicateRequest("x"), "conflict", 409, "request_id"),
+        (QueueFull(64, 64, "requests"), "queue_full", 503, None),
+        (KVCapacityExceeded(90, 64), "kv_exhausted", 503, "max_tokens"),
+        (EngineUnavailable("failed", "The engine is failed."), "no_ready_replica", 503, None),
+    ],
+)
+def test_every_refusal_has_its_code(error: Any, code: str, status: int, param: str | None) -> None:
+    body = translation.refusal(error, "engine_worker-1")
+    assert (body.code, body.status, body.param, body.stop) == (code, status, param, "engine_worker")
+
+
+def test_a_context_refusal_says_both_numbers() -> None:
+    message = translation.refusal(ContextLengthExceeded(900, 200, 1000), "w").message
+    assert "900 in the prompt" in message
+    assert "200 for the answer" in message
+
+
+def test_a_failure_names_its_cause() -> None:
+    body = translation.failure(RequestFailure("invalid_logits", "not a number"))
+    assert (body.code, body.stop) == ("stop_failed", "engine_worker")
+    assert "invalid_logits: not a number" in body.message

@@ -1,0 +1,292 @@
+"""The worker on the in-memory bus with the real engine's loop and thread, and a tiny random model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from baton_common.bus import BusMessage
+from baton_common.memory_bus import MemoryBus
+from baton_common.node import Node
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope, Tenant
+from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Prologue, decode_frame
+from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork
+from baton_contracts.identifiers import new_request_id
+from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling
+from baton_contracts.spans import Span, SpanBatch
+from baton_engine import AsyncEngine
+from baton_engine_worker import __main__ as worker_main
+from baton_engine_worker.__main__ import wire
+from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
+from baton_engine_worker.settings import Settings
+from tests.support.fake_engine import FakeEngine, Script
+from tests.support.tiny_model import tiny_config, tiny_parts
+
+MODEL = "tiny"
+GREEDY = Sampling(temperature=0, max_tokens=12, ignore_eos=True)
+
+
+class Bench:
+    def __init__(self, bus: MemoryBus, node: Node, engine: Any) -> None:
+        self.bus, self.node, self.engine = bus, node, engine
+        self.frames: asyncio.Queue[Any] = asyncio.Queue()
+        self.spans: asyncio.Queue[tuple[Span, ...]] = asyncio.Queue()
+
+    async def listen(self) -> None:
+        await self.bus.subscribe(
+            f"{subjects.ROOT}.frames.*.*.*",
+            lambda message: self.frames.put_nowait(decode_frame(message.payload)),
+        )
+        await self.bus.subscribe(subjects.TRACE_ALL, self._on_spans)
+
+    def _on_spans(self, message: BusMessage) -> None:
+        self.spans.put_nowait(SpanBatch.decode(message.payload).spans)
+
+    def handoff(self, text: str = "hello", sampling: Sampling = GREEDY, **changes: Any) -> EngineHandoff:
+        now = time.time()
+        prompt = Prompt(messages=(Message(role="user", parts=(Part(text=text),)),), **changes)
+        envelope = Envelope(
+            request_id=new_request_id(),
+            run_id="00000000",
+            tenant=Tenant(tenant_id="t", key_id="k"),
+            edge="edge_api-1",
+            conversation_id="c",
+            deadline=now + 20,
+            sent_at=now,
+        )
+        work = EngineWork(model=MODEL, prompt=prompt, sampling=sampling)
+        return EngineHandoff(
+            envelope=envelope, work=work, gateway="llm_gateway-1", guard="guard-1", router="router-1"
+        )
+
+    async def hand(self, handoff: EngineHandoff) -> Ack:
+        subject = subjects.engine(self.node.instance, handoff.envelope.request_id)
+        return Ack.decode(await self.bus.request(subject, handoff.encode(), timeout=5))
+
+    async def answer(self) -> list[Any]:
+        """All frames up to the last one."""
+        got: list[Any] = []
+        async with asyncio.timeout(10):
+            while not got or not isinstance(got[-1], End | Error):
+                got.append(await self.frames.get())
+        return got
+
+    async def cancel(self, request_id: str, attempt: int | None = None) -> list[CancelAck]:
+        cancel = Cancel(request_id=request_id, reason="client_disconnected", attempt=attempt)
+        raw = await self.bus.request_many(subjects.cancel(request_id), cancel.encode(), timeout=5, enough=1)
+        return [CancelAck.decode(each) for each in raw]
+
+
+@asynccontextmanager
+async def worker(engine: Any = None, **settings: Any) -> AsyncGenerator[Bench, None]:
+    bus = MemoryBus()
+    node = Node(bus, "engine_worker")
+    engine = engine or AsyncEngine(tiny_config(), tiny_parts())
+    bench = Bench(bus, node, engine)
+    await bench.listen()
+    await node.start()
+    try:
+        async with wire(Settings(model=MODEL, **settings), engine, node, bus):
+            await node.become_ready()
+            yield bench
+    finally:
+        await node.stop()
+
+
+async def test_an_answer_is_a_prologue_a_frame_a_step_and_an_end() -> None:
+    async with worker() as bench:
+        chunks = (
+            Chunk(chunk_id="a", citation=1, source="a.md", score=1, quarantined=True),
+            Chunk(chunk_id="b", citation=2, source="b.md", score=1),
+        )
+        handoff = bench.handoff(chunks=chunks)
+        ack = await bench.hand(handoff)
+        frames = await bench.answer()
+        spans = {span.name: span for span in await bench.spans.get()}
+
+    assert (ack.verdict, ack.instance, ack.waiting) == ("held", bench.node.instance, 1)
+    prologue, *data, end = frames
+    assert isinstance(prologue, Prologue)
+    assert (prologue.model, prologue.replica, prologue.citations) == (
+        MODEL,
+        bench.node.instance,
+        ("", "b.md"),
+    )
+    assert [frame.seq for frame in frames] == list(range(len(frames)))
+    assert all(isinstance(frame, Data) for frame in data)
+    assert sum(len(frame.token_ids) for frame in data) == 12
+    assert isinstance(end, End)
+    assert (end.finish_reason, end.usage.completion_tokens) == ("length", 12)
+    assert end.usage.prompt_tokens == len(b"user: hello\nassistant: ") + 1
+    assert end.blocks_freed == 3  # 24 + 11 tokens fed, in blocks of 16
+    assert set(spans) >= {"hop", "admit", "queue", "prefill", "decode", "first_token", "flush", "handle"}
+    handle = spans["handle"]
+    assert handle.attributes["prompt_tokens"] == 24
+    assert handle.attributes["finish_reason"] == "length"
+    chain = [spans[name] for name in ("admit", "queue", "prefill", "decode", "flush")]
+    covered = sum(span.duration for span in chain)
+    assert handle.duration - covered < 0.001
+
+
+async def test_greedy_answers_are_the_same_alone_and_together() -> None:
+    async with worker() as bench:
+        await bench.hand(bench.handoff())
+        alone = "".join(frame.text for frame in await bench.answer() if isinstance(frame, Data))
+        handoffs = [bench.handoff() for _ in range(4)]
+        await asyncio.gather(*(bench.hand(each) for each in handoffs))
+        texts: dict[str, str] = {}
+        ended = 0
+        async with asyncio.timeout(10):
+            while ended < 4:
+                frame = await bench.frames.get()
+                if isinstance(frame, Data):
+                    texts[frame.request_id] = texts.get(frame.request_id, "") + frame.text
+                ended += isinstance(frame, End)
+
+    assert set(texts.values()) == {alone}
+    assert len(texts) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "sampling", "code", "param"),
+    [
+        ("x" * 300, GREEDY, "context_length_exceeded", "messages"),
+        ("x", Sampling(max_tokens=250), "context_length_exceeded", "messages"),
+        ("x", Sampling(stop_token_ids=(9999,)), "invalid_value", "stop_token_ids"),
+        ("x", Sampling(max_tokens=2, min_tokens=3), "invalid_value", "min_tokens"),
+        ("x", Sampling(stop=("",)), "invalid_value", "stop"),
+    ],
+)
+async def test_what_can_not_be_served_is_refused_in_the_ack(
+    text: str, sampling: Sampling, code: str, param: str
+) -> None:
+    async with worker() as bench:
+        ack = await bench.hand(bench.handoff(text, sampling))
+        assert ack.verdict == "refused"
+        assert ack.error
+        assert (ack.error.code, ack.error.param) == (code, param)
+        assert (ack.waiting, ack.running) == (0, 0)
+        assert bench.frames.empty()
+
+
+async def test_without_max_tokens_the_answer_ends_at_the_default_or_at_the_context() -> None:
+    async with worker(default_max_tokens=5) as bench:
+        await bench.hand(bench.handoff(sampling=Sampling(temperature=0, ignore_eos=True)))
+        end = (await bench.answer())[-1]
+        assert end.usage.completion_tokens == 5
+        await bench.hand(bench.handoff("x" * 235, Sampling(temperature=0, ignore_eos=True)))
+        end = (await bench.answer())[-1]
+        assert end.usage.prompt_tokens + end.usage.completion_tokens == 256
+        assert end.finish_reason == "length"
+
+
+async def test_a_cancel_is_acked_with_the_blocks_and_ends_the_stream() -> None:
+    async with worker() as bench:
+        handoff = bench.handoff(sampling=Sampling(temperature=0, max_tokens=200, ignore_eos=True))
+        await bench.hand(handoff)
+        while not isinstance(await bench.frames.get(), Data):
+            pass
+        (ack,) = await bench.cancel(handoff.envelope.request_id)
+        frames = await bench.answer()
+        stats = bench.engine.stats()
+
+    end = frames[-1]
+    assert end.finish_reason == "cancelled"
+    assert (ack.stop, ack.blocks_freed) == ("engine_worker", end.blocks_freed)
+    assert end.blocks_freed >= 2
+    assert (stats.running, stats.waiting, stats.kv_blocks_held) == (0, 0, 0)
+
+
+async def test_a_cancel_of_another_attempt_does_not_stop_this_one() -> None:
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        handoff = bench.handoff()
+        await bench.hand(handoff)
+        (ack,) = await bench.cancel(handoff.envelope.request_id, attempt=2)
+        assert ack.blocks_freed is None
+        assert len(engine.waiting) == 1
+        (ack,) = await bench.cancel(handoff.envelope.request_id, attempt=1)
+        assert ack.blocks_freed == 0
+        assert engine.waiting == []
+
+
+async def test_the_same_handoff_again_is_held_once() -> None:
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        handoff = bench.handoff()
+        first, second = await bench.hand(handoff), await bench.hand(handoff)
+        assert (first.verdict, second.verdict) == ("held", "held")
+        assert len(engine.waiting) == 1
+
+
+async def test_an_error_of_one_request_is_not_final_and_carries_what_was_used() -> None:
+    engine = FakeEngine(Script(error_after=2))
+    async with worker(engine) as bench:
+        await bench.hand(bench.handoff())
+        last = (await bench.answer())[-1]
+
+    assert isinstance(last, Error)
+    assert not last.final
+    assert (last.error.code, last.seq) == ("stop_failed", 3)
+    assert last.usage
+    assert last.usage.completion_tokens == 2
+
+
+async def test_a_full_engine_says_how_long_its_queue_is() -> None:
+    engine = FakeEngine(Script(max_running=1, max_waiting=2), autoplay=False)
+    async with worker(engine) as bench:
+        acks = [await bench.hand(bench.handoff()) for _ in range(3)]
+
+    assert [(ack.verdict, ack.waiting) for ack in acks] == [("held", 1), ("held", 2), ("refused", 2)]
+    assert acks[2].error
+    assert acks[2].error.code == "queue_full"
+
+
+async def test_the_deadline_ends_the_work_with_its_last_word() -> None:
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        handoff = bench.handoff()
+        envelope = handoff.envelope.model_copy(update={"deadline": time.time() + 0.1})
+        await bench.hand(handoff.model_copy(update={"envelope": envelope}))
+        engine.step()
+        last = (await bench.answer())[-1]
+
+    assert isinstance(last, End)
+    assert (last.finish_reason, last.usage.completion_tokens) == ("cancelled", 1)
+    assert engine.running == []
+
+
+async def test_a_failed_engine_ends_every_request_and_then_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched: list[Any] = []
+
+    async def keep(*what: Any) -> None:
+        watched.extend(what)
+
+    monkeypatch.setattr(worker_main, "leave_when_failed", keep)
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        for _ in range(2):
+            await bench.hand(bench.handoff())
+        engine.step()
+        engine.crash("out of memory")
+        with pytest.raises(SystemExit) as ended:
+            await leave_when_failed(*watched)
+        await asyncio.sleep(0)  # the in-memory bus delivers in the next turn of the loop
+        errors = [frame for frame in _drain(bench.frames) if isinstance(frame, Error)]
+        assert bench.node.num_held == 0
+
+    assert ended.value.code == EXIT_ENGINE_FAILED
+    assert [frame.final for frame in errors] == [False, False]
+    assert all("out of memory" in frame.error.message for frame in errors)
+
+
+def _drain(queue: asyncio.Queue[Any]) -> list[Any]:
+    return [queue.get_nowait() for _ in range(queue.qsize())]
