@@ -258,7 +258,7 @@ class AsyncEngine:
             self._on_step()
 
     def _last_deltas(self, core: EngineCore, code: str, message: str) -> list[RequestDelta]:
-        """After a fault the core may be broken too: then its requests still get an answer, without figures."""
+        """After a fault the core may be broken too: its requests still get an answer, without figures."""
         try:
             return core.fail_all(code, message)
         except Exception:

@@ -69,9 +69,9 @@ def batched(llm: LLM, prompts: list[list[int]]) -> list[list[int]]:
 
 
 def test_batched(prompts: list[list[int]], batched: list[list[int]]) -> None:
-    """Each token is the reference's top one after all before it: by induction the greedy answers are the same.
+    """Each token is the top one of the reference after all before it: by induction the answers are equal.
 
-    One forward pass a prompt instead of 64; transformers' own generation loop would take minutes here.
+    One forward pass a prompt: generating 64 tokens with transformers would take minutes here.
     """
     model = AutoModelForCausalLM.from_pretrained(model_folder(), dtype=torch.float32)
     for prompt, answer in zip(prompts, batched, strict=True):
