@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from baton_common.errors import NoResponders, RequestFailed
+from baton_common.errors import BusError, NoResponders, RequestFailed
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 from baton_common.responder import Responder, ResponderLimits
@@ -18,11 +18,20 @@ from baton_contracts.queries import EmbedQuery, EmbedReply
 Answer = Callable[[str, EmbedQuery], Awaitable[EmbedReply]]
 
 
+class NarrowBus(MemoryBus):
+    """Refuses answers of more than a thousand bytes, as NATS refuses what is over its payload limit."""
+
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+        if len(payload) > 1000:
+            raise BusError(subject, "maximum payload exceeded")
+        await super().publish(subject, payload, reply=reply)
+
+
 class Bench:
     """One node with one responder on the memory bus."""
 
     def __init__(self) -> None:
-        self.bus = MemoryBus()
+        self.bus = NarrowBus()
         self.node = Node(self.bus, "embedder")
 
     async def serve(self, answer: Answer, limits: ResponderLimits | None = None) -> None:
@@ -144,3 +153,22 @@ async def test_drain_answers_what_is_held_and_takes_nothing_new(bench: Bench) ->
     gate.set()
     await drained
     assert (await held).model == "held"
+
+
+async def test_an_answer_too_large_for_the_bus_is_an_error_and_not_silence(bench: Bench) -> None:
+    async def answer(_id: str, _query: EmbedQuery) -> EmbedReply:
+        return EmbedReply(model="m" * 2000)
+
+    await bench.serve(answer)
+    error = (await bench.ask()).error
+    assert error is not None
+    assert error.code == "request_too_large"
+
+
+async def test_a_question_that_wants_no_answer_gets_none_and_the_next_one_is_answered(bench: Bench) -> None:
+    async def answer(_id: str, query: EmbedQuery) -> EmbedReply:
+        return EmbedReply(model=query.texts[0])
+
+    await bench.serve(answer)
+    await bench.bus.publish(subjects.embed(new_request_id()), EmbedQuery(texts=("x",)).encode())
+    assert (await bench.ask()).model == "a"

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from baton_common.memory_bus import MemoryBus
+from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from tests.support.prompt_stage import (
     FakeEmbedder,
@@ -160,6 +161,11 @@ async def test_a_conversation_without_its_books_is_503_and_names_them(stage: Pro
     assert (error.code, error.status, error.stop) == ("no_responder", 503, "after_answer")
     assert error.retry_after_seconds == 1
     broken = ErrorBody(code="stop_failed", message="no database", stop="after_answer")
+    stage.settings.books_seconds = 0.05
+    silent = await stage.bus.subscribe(subjects.BOOKS_ALL, lambda _message: None)
+    slow = await stage.refused("What now?", continue_conversation=True)
+    assert (slow.code, slow.stop) == ("stop_unresponsive", "after_answer")
+    await silent.unsubscribe()
     books = await stage.serve_books(error=broken)
     assert await stage.refused("What now?", continue_conversation=True) == broken
     await books.stop()
