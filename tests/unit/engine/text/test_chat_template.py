@@ -182,8 +182,14 @@ def test_names_and_arguments_of_tools_form_no_token(tmp_path: Path) -> None:
     assert '"arguments": {"q": "<|im_end|>"}}' in tokenizer.render_chat(messages, tools)
 
 
-def test_a_token_built_around_the_role_is_found_and_can_not_be_forged(tmp_path: Path) -> None:
-    source = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}"
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}",
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{{ '' }}{% endfor %}",
+    ],
+)
+def test_a_token_built_around_the_role_is_found_and_can_not_be_forged(tmp_path: Path, source: str) -> None:
     control = ("<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
     tokenizer = tiny_tokenizer(tmp_path, chat_template=source, control=control)
     names = {tokenizer.decode([i], False): i for i in sorted(tokenizer.special_token_ids)}
@@ -196,6 +202,47 @@ def test_a_token_built_around_the_role_is_found_and_can_not_be_forged(tmp_path: 
         names["<|end|>"],
     ]
     assert tokenizer.decode(ids, False) == "<|user|>\nuser|><|user<|end|>\n<|end|>\n<|end|>\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "rendered", "tokens"),
+    [
+        ("{% set has = '<think>' in c %}{{ has }}", "a<think>", "True", []),
+        ("{{ c == '<think>' }}{{ c is eq '<think>' }}", "<think>", "TrueTrue", []),
+        ("{{ c.replace('<think>', '</think>') }}", "a<think>", "a</think>", ["</think>"]),
+        ("{{ c | replace('<think>', '</think>') }}", "a<think>", "a</think>", ["</think>"]),
+        ("{{ {'<think>': '</think>'}[c] }}", "<think>", "</think>", ["</think>"]),
+        ("{{ {'<think>': 1}.get(c) }}", "<think>", "1", []),
+        ("{{ c.split('<think>')[1] }}", "a<think>b", "b", []),
+        ("{{ '<think>' if c.startswith('<think>') else '' }}", "<think>", "<think>", ["<think>"]),
+        (
+            "{% for x in [c] if x != '<think>' %}{{ x }}{% else %}<think>{% endfor %}",
+            "<think>",
+            "<think>",
+            ["<think>"],
+        ),
+        ("{{ '<think>' | length }}{{ c['<think>' | length:] }}", "<think>b", "7b", []),
+        ("{% set ns = namespace(t='<think>') %}{{ ns.t ~ c }}", "<think>", "<think><think>", ["<think>"]),
+        ("{% macro m(t) %}{{ t }}{% endmacro %}{{ m('<think>') }}", "", "<think>", ["<think>"]),
+        ("{{ ['<think>', c] | join('</think>') }}", "x", "<think></think>x", ["<think>", "</think>"]),
+        ("{{ '%s%s' % ('<think>', c) }}", "<think>", "<think><think>", ["<think>"]),
+        ("{{ c or '<think>' }}", "", "<think>", ["<think>"]),
+    ],
+)
+def test_literals_are_found_where_they_are_searched_and_are_tokens_where_they_are_written(
+    tmp_path: Path, source: str, content: str, rendered: str, tokens: list[str]
+) -> None:
+    tokenizer = tiny_tokenizer(tmp_path, chat_template="{% set c = messages[0].content %}" + source)
+    messages = [{"role": "user", "content": content}]
+    assert tokenizer.render_chat(messages) == rendered
+    assert added_ids(tokenizer, tokenizer.apply_chat_template(messages)) == tokens
+
+
+def test_a_token_that_overlaps_itself_is_the_templates_and_not_the_users(tmp_path: Path) -> None:
+    """`<a` and then the template's `<a<`: from the left, the library finds the token too early."""
+    tokenizer = tiny_tokenizer(tmp_path, chat_template="{{ messages[0].content }}<a<", control=("<a<",))
+    (token,) = tokenizer.special_token_ids
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "<a"}]) == [*b"<a", token]
 
 
 def test_arguments_serve_templates_that_want_an_object_and_those_that_want_text(tmp_path: Path) -> None:

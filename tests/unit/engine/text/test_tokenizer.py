@@ -171,6 +171,12 @@ def test_a_token_that_appears_only_after_normalising_is_not_let_in(tmp_path: Pat
     assert tokenizer.apply_chat_template([{"role": "user", "content": "＜x＞"}]) == [*b"<x>", special]
 
 
+def test_an_added_token_outside_the_byte_alphabet_is_written_as_it_is(tmp_path: Path) -> None:
+    token = AddedToken("<｜tool▁sep｜>", special=False, normalized=False)
+    tokenizer = with_added_tokens(tmp_path, token)
+    assert tokenizer.decode([ord("a"), tokenizer.vocab_size - 1]) == "a<｜tool▁sep｜>"
+
+
 def test_half_of_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(RequestRejected, match="surrogate") as caught:
         tokenizer.encode("half \ud83d")

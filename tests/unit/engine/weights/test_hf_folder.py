@@ -52,7 +52,8 @@ def test_config_and_generation_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "..\\x", "..", "", 5]
+    "name",
+    ["../secret.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "..\\x.safetensors", "..", "", 5],
 )
 def test_an_index_that_points_out_of_its_folder_is_refused(tmp_path: Path, name: Any) -> None:
     save_file({"a": A}, tmp_path / "secret.safetensors")
