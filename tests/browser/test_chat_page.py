@@ -107,6 +107,7 @@ async def test_after_a_reload_the_conversation_is_there_and_goes_on(page: Page, 
     await page.reload()
     await expect(page.locator(".asked .body")).to_have_text("Remember me")
     await expect(page.locator(".answer .body")).to_have_text("Hello there.")
+    await expect(page.locator("#relay-status")).to_have_text("10 of 10 stops · 90.0 ms")
     await ask(page, "And again")
     await expect(page.locator(".meta")).to_have_count(2)
     assert edge.asked[0]["conversation_id"] == edge.asked[1]["conversation_id"]

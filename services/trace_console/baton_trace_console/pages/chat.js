@@ -25,6 +25,7 @@ async function showConversation() {
     if (state.conversationId !== id || $("log").querySelector(".turn")) return;
     $("welcome").hidden = true;
     for (const turn of turns) showStored(turn);
+    if (turns.length) showTrace(turns[turns.length - 1].request_id, { live: false });
   } catch (error) {
     if (error.status !== 404) say(error.message);
   }
