@@ -20,6 +20,8 @@ from baton_engine_worker.rates import SlidingRate
 
 log = logging.getLogger(__name__)
 
+TICK_SECONDS = 0.02
+
 
 class Heartbeat:
     def __init__(self, node: Node, engine: Engine, model: str, *, max_running: int, max_waiting: int) -> None:
@@ -90,12 +92,18 @@ class Heartbeat:
             log.debug("heartbeat not sent: %s", error)
 
     async def run(self) -> None:
-        """For the process's lifetime."""
+        """For the process's lifetime. The node's own changes of state are looked for at each tick."""
+        loop = asyncio.get_running_loop()
         while True:
+            told, due = self.state(), loop.time() + REPLICA_INTERVAL_SECONDS
             await self.send()
-            try:
-                async with asyncio.timeout(REPLICA_INTERVAL_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            while self.state() == told and not self._changed.is_set() and loop.time() < due:
+                await self._tick()
             self._changed.clear()
+
+    async def _tick(self) -> None:
+        try:
+            async with asyncio.timeout(TICK_SECONDS):
+                await self._changed.wait()
+        except TimeoutError:
+            return

@@ -63,8 +63,11 @@ async def test_a_change_is_told_at_once_under_the_models_name() -> None:
     heartbeat.set_stage("warm_up")
     async with asyncio.timeout(0.2):  # the next one by the clock would come after a quarter second
         second = await heard.get()
+        node.state = "draining"
+        third = await heard.get()
     beating.cancel()
 
     assert first.subject == f"baton.v1.replica.smollm2-135m.{node.instance}"
     stages: list[Any] = [ReplicaHeartbeat.decode(each.payload).stage for each in (first, second)]
     assert stages == ["starting", "warm_up"]
+    assert ReplicaHeartbeat.decode(third.payload).state == "draining"

@@ -1,0 +1,103 @@
+"""The engine worker as a process that holds a request: killed, broken inside, asked to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED
+from tests.support.fake_engine import WORDS
+from tests.support.relay_stage import MODEL, Stage, settled
+from tests.support.restricted_nats import RestrictedNats
+from tests.support.service_process import ServiceProcess
+
+ANSWER = "".join(WORDS)
+
+
+@asynccontextmanager
+async def running_worker(nats: RestrictedNats, **script: Any) -> AsyncGenerator[ServiceProcess, None]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment |= nats.environment("engine_worker")
+    environment |= {"BATON_MODEL": MODEL, "BATON_TEST_SCRIPT": json.dumps(script)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.scripted_worker",
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = ServiceProcess(process)
+    try:
+        await running.logged("is ready", seconds=60)
+        yield running
+    finally:
+        if process.returncode is None:
+            await running.kill()
+
+
+def instance_of(worker: ServiceProcess) -> str:
+    line = next(line for line in worker.lines if line.endswith("is ready"))
+    return line.split()[-3]
+
+
+async def test_killed_before_the_first_token_another_replica_answers(
+    stage: Stage, relay_nats: RestrictedNats
+) -> None:
+    async with AsyncExitStack() as stack:
+        stuck = await stack.enter_async_context(running_worker(relay_nats, stall_after=0))
+        await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+        request_id = await stage.send(stage.handoff())
+        heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
+        assert heard.prologues[0].replica == instance_of(stuck)
+        sound = await stack.enter_async_context(running_worker(relay_nats))
+        await stuck.kill()
+        heard = await stage.listen(request_id, into=heard)
+
+        assert heard.error is None
+        assert heard.text == ANSWER
+        assert heard.token_ids == [1, 2, 3, 4, 5]
+        await settled(lambda: len(stage.records) == 2)
+        rows = [(row.outcome, row.replica) for row in stage.records]
+        assert rows == [("error", instance_of(stuck)), ("finished", instance_of(sound))]
+
+
+async def test_an_engine_that_breaks_ends_its_requests_and_its_process(
+    stage: Stage, relay_nats: RestrictedNats
+) -> None:
+    async with running_worker(relay_nats, crash_after=2) as worker:
+        await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+        heard = await stage.ask()
+        code = await asyncio.wait_for(worker.process.wait(), 10)
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("upstream_error", "engine_worker")
+    assert "the step loop broke" in heard.error.message
+    assert heard.text == "The answer "
+    assert code == EXIT_ENGINE_FAILED
+    later = await stage.ask()
+    assert later.error is not None
+    assert later.error.code == "no_ready_replica"
+
+
+async def test_asked_to_leave_it_finishes_what_it_holds(stage: Stage, relay_nats: RestrictedNats) -> None:
+    words = [f"w{number} " for number in range(100)]
+    async with running_worker(relay_nats, words=words, step_seconds=0.005) as worker:
+        await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+        request_id = await stage.send(stage.handoff())
+        heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 5)
+        leaving = asyncio.create_task(worker.terminate())
+        await worker.logged("draining 1 requests")
+        refused = await stage.ask()
+        heard = await stage.listen(request_id, into=heard)
+        code = await leaving
+
+    assert heard.error is None
+    assert heard.text == "".join(words)
+    assert refused.error is not None
+    assert refused.error.code == "no_ready_replica"
+    assert code == 0
