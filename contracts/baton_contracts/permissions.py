@@ -34,6 +34,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.books.*",
             f"{ROOT}.console.*",
             f"{ROOT}.resend.*.*",
+            "$SRV.PING.*.*",
             f"$KV.{BUCKET_KEYS}.>",
             "$JS.API.INFO",
             f"$JS.API.STREAM.*.KV_{BUCKET_KEYS}",

@@ -136,6 +136,11 @@ def console(request_id: str) -> str:
     return f"{ROOT}.console.{request_id}"
 
 
+def ping(service: Service, instance: str) -> str:
+    """Calls one process by name, in the protocol of NATS micro; no responders: it is gone."""
+    return f"$SRV.PING.{service}.{instance}"
+
+
 def trace(request_id: str) -> str:
     return f"{ROOT}.trace.{request_id}"
 

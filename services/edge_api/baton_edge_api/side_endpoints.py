@@ -87,7 +87,7 @@ class SideEndpoints:
         return to_response(json_answer({"status": "alive"}))
 
     async def readyz(self, request: Request) -> Response:
-        missing = missing_parts(self.node, self.ring, self.replicas)
+        missing = await missing_parts(self.node, self.ring, self.replicas)
         if not missing:
             return to_response(json_answer({"status": "ready", "missing": []}))
         text = f"A question would not be answered now. Missing: {', '.join(missing)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,9 +12,12 @@ from baton_common.bus import BusMessage
 from baton_common.catalog import Alias
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
+from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import Lease, ReplicaHeartbeat, State
+from baton_contracts.subjects import Service
+from baton_edge_api import readiness
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.readiness import RELAY, missing_parts
@@ -90,15 +94,23 @@ async def ready_node() -> tuple[Node, KeyRing, ReplicaBoard]:
         lease = Lease(service=service, instance=f"{service}-1", state="ready")
         for subscription in bus.subscriptions:
             subscription.on_message(BusMessage(subjects.lease(lease.instance), lease.encode()))
+        await answer_pings(bus, service, lease.instance)
     ring = KeyRing("")
     ring.replace({})
     replicas = board(Time(), bus)
-    replicas.note(beat())
+    replicas.note(beat("engine_worker-1"))
     return node, ring, replicas
 
 
+async def answer_pings(bus: MemoryBus, service: Service, instance: str) -> None:
+    def answer(message: BusMessage) -> None:
+        spawn(bus.publish(message.reply, b"{}"))
+
+    await bus.subscribe(subjects.ping(service, instance), answer)
+
+
 async def test_ready_when_everything_is_there() -> None:
-    assert missing_parts(*await ready_node()) == []
+    assert await missing_parts(*await ready_node()) == []
 
 
 @pytest.mark.parametrize("service", RELAY)
@@ -107,18 +119,46 @@ async def test_a_service_that_drains_is_missing_by_name(service: str) -> None:
     lease = Lease(service=service, instance=f"{service}-1", state="draining")  # type: ignore[arg-type]
     for subscription in node.bus.subscriptions:  # type: ignore[attr-defined]
         subscription.on_message(BusMessage(subjects.lease(lease.instance), lease.encode()))
-    assert missing_parts(node, ring, replicas) == [service]
+    assert await missing_parts(node, ring, replicas) == [service]
+
+
+@pytest.mark.parametrize("service", RELAY)
+async def test_a_service_that_was_just_killed_is_missing_though_its_lease_still_stands(
+    service: Service,
+) -> None:
+    node, ring, replicas = await ready_node()
+    bus = cast(MemoryBus, node.bus)
+    killed = subjects.ping(service, f"{service}-1")
+    bus.subscriptions[:] = [held for held in bus.subscriptions if held.pattern != killed]
+    assert await missing_parts(node, ring, replicas) == [service]
+
+
+async def test_the_replica_that_beats_must_be_there_itself() -> None:
+    node, ring, _ = await ready_node()
+    replicas = board(Time())
+    replicas.note(beat("engine_worker-gone"))
+    assert await missing_parts(node, ring, replicas) == ["replica"]
+
+
+async def test_one_that_is_slow_to_answer_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "_CALL_SECONDS", 0.001)
+    node, ring, replicas = await ready_node()
+    bus = cast(MemoryBus, node.bus)
+    slow = subjects.ping("embedder", "embedder-1")
+    bus.subscriptions[:] = [held for held in bus.subscriptions if held.pattern != slow]
+    await bus.subscribe(slow, lambda _: None)
+    assert await missing_parts(node, ring, replicas) == []
 
 
 async def test_every_other_reason_not_to_be_ready() -> None:
     node, ring, replicas = await ready_node()
-    assert missing_parts(node, KeyRing(""), replicas) == ["keys"]
-    assert missing_parts(node, ring, board(Time())) == ["replica"]
+    assert await missing_parts(node, KeyRing(""), replicas) == ["keys"]
+    assert await missing_parts(node, ring, board(Time())) == ["replica"]
     node.state = "draining"
-    assert missing_parts(node, ring, replicas) == ["edge_api (draining)"]
+    assert await missing_parts(node, ring, replicas) == ["edge_api (draining)"]
     node.state = "ready"
     node.bus.online = False  # type: ignore[attr-defined]
-    assert missing_parts(node, ring, replicas) == ["bus"]
+    assert await missing_parts(node, ring, replicas) == ["bus"]
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
