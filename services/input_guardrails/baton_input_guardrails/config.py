@@ -97,6 +97,7 @@ class PersonalDataConfig(_Section):
         min_length=1,
     )
     patterns: tuple[EntityPattern, ...] = ()
+    allow: tuple[str, ...] = ()
 
 
 class InputConfig(_Section):

@@ -40,12 +40,23 @@ _IGNORE = (
     r"|(?:do\s+not|don['’]?t|stop|quit)\s+(?:follow(?:ing)?|obey(?:ing)?|comply(?:ing)?\s+with|listen(?:ing)?\s+to)"
     r"|pay\s+no\s+attention\s+to)"
 )
+_SHED = (
+    r"\b(?:ignor(?:e|ing)|disregard|bypass|override|overrule|neglect|discard|set\s+aside|side-?step|suspend|disable"
+    r"|deactivate|switch\s+off|turn\s+off|abandon|lift|drop|circumvent|violate|relinquish|renounce|dismiss|loosen|relax"
+    r"|break\s+free\s+(?:of|from)|step\s+outside|go\s+(?:beyond|against)|act\s+(?:beyond|outside)|deviate\s+from"
+    r"|dissociate\s+from|forgo|forget)\b"
+)
+_BONDS = (
+    r"(?:protocols?|programming|safeguards?|guardrails?|safety\s+\w+|ethics|constraints?|restrictions?|limits|limitations"
+    r"|boundaries|filters?|norms|principles|procedures|frameworks?|directives?|guidelines|rules|training|instructions"
+    r"|parameters|moral\s+\w+)\b"
+)
 _EARLIER = (
     r"(?:previous(?:ly)?|prior|above|earlier|preceding|foregoing|initial|original|existing|system|developer)"
 )
 _ORDERS = (
     r"(?:instructions?|prompts?|rules?|directions|directives?|guidelines?|guardrails?|restrictions?|commands?"
-    r"|constraints?|policies|policy|programming|training|orders|safety)\b"
+    r"|constraints?|policies|policy|programming|training|orders|safety\s+(?:rules|guidelines|measures|filters?|training|protocols?))\b"
 )
 _SPEAKER = (
     r"\b(?:show|print|output|display|repeat|recite|give|tell|share|write|type|return|translate|summari[sz]e|encode"
@@ -79,6 +90,9 @@ RULES: tuple[Rule, ...] = (
     Rule("override.new", "override", r"\b(?:your|the)\s+(?:new|real|actual|true|updated|revised)\s+(?:task|instructions?|goal|objective|purpose|job|orders?|rules)\s+(?:is|are)\b|\bnew\s+(?:system\s+)?(?:instructions?|orders|directive)\s*[:>]", 0.7, 1.0),
     Rule("override.precedence", "override", r"\b(?:these|this|the\s+following)\s+(?:new\s+)?(?:instructions?|rules?|orders?|message)\s+(?:override|supersede|replace|take\s+(?:precedence|priority))\w*|\b(?:system|admin\w*|safety)\s+override\b", 0.8, 1.0),
     Rule("override.stay", "override", r"\bforget\s+(?:that\s+)?you(?:\s+are|['’]re|\s+were)\s+(?:an?\s+)?(?:ai|assistant|chat\s?bot|language\s+model|bound|told|instructed)"),
+    Rule("override.shed", "override", rf"{_SHED}{_WORDS}\s+your\s+(?:[\w-]+\s+){{0,3}}?{_BONDS}|\bput\s+your\s+(?:[\w-]+\s+){{0,3}}?{_BONDS}\s+on\s+hold"),
+    Rule("override.unsafe", "override", rf"{_SHED}\s+(?:\w+\s+){{0,2}}?(?:safety|ethical|ethics|content|moral|usual|established|built-in|in-built)\s+(?:\w+\s+)?{_BONDS}", 0.6, 0.8),
+    Rule("override.mine", "override", r"\b(?:only|solely|exclusively|unconditionally)\s+(?:\w+\s+){0,3}?my\s+(?:\w+\s+)?(?:commands?|instructions?|directives?|demands?|orders?|requests?)\b|\b(?:in\s+favou?r\s+of|prioriti[sz]e|obey)\s+my\s+(?:\w+\s+){0,2}?(?:commands?|instructions?|directives?|demands?|orders?|requests?)\b", 0.6, 0.8),
     # The same in other languages.
     Rule("override.de", "override", r"(?:ignorier|vergiss|missacht|vergesse)\pL*\s+(?:\pL+\s+){0,3}(?:vorherige|bisherige|obige|frühere|vorige|vorangegangene|deine|ursprüngliche)\pL*\s+(?:\pL+\s+)?(?:anweisung|instruktion|regel|befehl|vorgabe|richtlinie)"),
     Rule("override.es", "override", r"(?:ignor[ae]|olvid[ae]|omit[ae]|desestima|haz\s+caso\s+omiso\s+de)\pL*\s+(?:\pL+\s+){0,3}(?:(?:instrucciones|reglas|órdenes|indicaciones|directrices)\s+(?:\pL+\s+)?(?:anteriores|previas|iniciales)|(?:anteriores|previas)\s+(?:instrucciones|reglas))"),
@@ -93,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     Rule("reveal.instructions", "reveal", rf"{_LEAKER}{_WORDS}\s+your\s+(?:\w+\s+){{0,2}}?(?:instructions|prompt|rules|guidelines|programming)\b"),
     Rule("reveal.the", "reveal", rf"{_SENTENCE_START}(?:reveal|leak|disclose|expose|dump|recite|repeat|output|show\s+me|give\s+me|tell\s+me)\s+(?:\w+\s+){{0,2}}?the\s+(?:\w+\s+)?{_SECRET_TEXT}"),
     Rule("reveal.above", "reveal", rf"{_LEAKER}\s+(?:\w+\s+){{0,2}}?(?:everything|all|the\s+(?:words|text|content|lines?|sentences?|paragraphs?))\s+(?:of\s+the\s+text\s+)?(?:above|before\s+this|preceding|from\s+the\s+(?:start|beginning|top))"),
+    Rule("reveal.behind", "reveal", r"\b(?:show|reveal|expose|uncover|unveil|disclose|share|display|provide|tell|give|what|which)\b(?:\s+[\w'’]+){0,6}?\s+(?:prompts?|directives?|instructions?|guidelines)\s+(?:that\s+)?(?:you\s+(?:were|are|have\s+been|got|had\s+been)\s+(?:given|built|trained|programmed|told|following|operating|designed|set\s+up)|you\s+received|behind\s+your|(?:guid|govern|driv|shap|underl)\w+\s+your?)"),
     Rule("reveal.verbatim", "reveal", r"\bstarting\s+with\s+[\"'“‘]?you\s+are\b"),
     Rule("reveal.other", "reveal", r"(?:muestra|muéstrame|revela|dime|montre|révèle|affiche|zeige?|verrate|verrat|nenne?|mostra|rivela|mostre|revele|покажи|раскрой|显示|告诉我|告訴我|输出|輸出)[^.\n]{0,40}(?:system[\s-]*prompt|prompt\s+(?:del?\s+sistema|du\s+système|système|di\s+sistema|do\s+sistema)|instrucciones\s+del\s+sistema|системн\pL+\s+(?:промпт|инструкц)|系统提示|系統提示)"),
     # Role: somebody without rules.
@@ -102,7 +117,7 @@ RULES: tuple[Rule, ...] = (
     Rule("role.now", "role", r"\b(?:you\s+are\s+now|from\s+now\s+on,?\s+you|you\s+no\s+longer\s+(?:have|follow|need))\b", 0.4, 0.6),
     Rule("role.refuse", "role", r"\b(?:never|cannot|can['’]?t|must\s+not|don['’]?t|do\s+not)\s+(?:refuse|decline|say\s+no|apologi[sz]e|add\s+(?:a\s+)?(?:warnings?|disclaimers?))\b", 0.4, 0.4),
     # Exfiltrate: something is to be sent away.
-    Rule("exfiltrate.send", "exfiltrate", rf"\b(?:send|post|upload|forward|transmit|exfiltrate|submit|leak|e-?mail|append|encode|embed|insert|include|put|deliver|report|copy)\b{_ASIDE}(?:\w+\s+){{0,2}}?{_LOOT}(?:\W+\w+){{0,8}}?\W+(?:https?://|www\.|webhook|[\w.+-]+@[\w-]+\.\w)", 0.6, 1.0),
+    Rule("exfiltrate.send", "exfiltrate", rf"\b(?:send|post|upload|forward|transmit|exfiltrate|submit|leak|e-?mail|append|encode|embed|insert|include|put|deliver|report|copy)\b{_ASIDE}(?:\w+\s+){{0,2}}?{_LOOT}(?:\W+\w+){{0,4}}?\W+(?:to|at|via|into|through|towards?|using|with)\b(?:\W+\w+){{0,4}}?\W+(?:https?://|www\.|webhook|[\w.+-]+@[\w-]+\.\w)", 0.6, 1.0),
     Rule("exfiltrate.image", "exfiltrate", r"!\[[^\]\n]{0,100}\]\(\s*https?://[^)\s]{0,200}[?&=/](?:\{|\[|<|%7B|%5B|\$|(?:the_)?(?:data|secret|base64|conversation|chat|history|system_?prompt|api_?key|user_?\w+)\b)", 0.6, 1.0),
     # Tokens of chat templates, which a forged turn would be made of.
     Rule("template.token", "template_tokens", r"<\|(?:im_start|im_end|system|user|assistant|endoftext|start_header_id|end_header_id|eot_id|begin_of_text)\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>", 0.4, 0.4),
@@ -127,7 +142,7 @@ HIDDEN_SEGMENTS = (
 """Places in HTML and Markdown where text stands that a person doesn't see."""
 
 HIDDEN_ORDER = (
-    rf"{_AI}|\b(?:ignore|disregard|you\s+(?:must|should|will|are)|system\s+prompt|instructions?\b)",
+    rf"{_AI}|\b(?:you\s+(?:must|should|will|are)|system\s+prompt|instructions?\b)|(?:^|\s)(?:ignore|disregard)\s+\w",
     rf"{_SAY}|\b(?:ignore|disregard|must|never|always|do\s+not|don['’]?t|send|reveal|visit|click|call)\b",
 )
 """A hidden segment with a find of both is an order."""

@@ -11,6 +11,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,12 +91,14 @@ class PersonalDataAnalyser:
         entities: Sequence[str],
         *,
         score: float = 0.35,
-        patterns: Iterable[tuple[str, str]] = (),
+        patterns: Sequence[tuple[str, str]] = (),
+        allow: Iterable[str] = (),
         model_path: Path | None = None,
     ) -> None:
         """Loads the model: seconds. Raises OSError if it isn't there."""
         # Without this the e-mail recogniser asks the network for the list of top-level domains.
         tldextract.extract = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)  # pyright: ignore[reportAttributeAccessIssue]
+        self._allowed = {value.casefold() for value in allow}
         wanted = set(entities)
         keys = [("API_KEY", pattern) for pattern in API_KEY_PATTERNS] if "API_KEY" in wanted else []
         self._own = OwnPatterns([*keys, *patterns])
@@ -142,7 +145,19 @@ class PersonalDataAnalyser:
         found: list[RecognizerResult] = self._engine.analyze(
             piece, "en", entities=self._entities, nlp_artifacts=artifact
         )
-        return [Span(one.start + start, one.end + start, one.entity_type, one.score) for one in found]
+        return [
+            Span(one.start + start, one.end + start, one.entity_type, one.score)
+            for one in found
+            if self._is_private(one.entity_type, piece[one.start : one.end])
+        ]
+
+    def _is_private(self, entity: str, value: str) -> bool:
+        """False for what the recognisers take for personal data and isn't: code, and addresses of no one."""
+        if value.casefold() in self._allowed:
+            return False
+        if entity == "PERSON":
+            return not any(sign in value for sign in ("::", "()", "=", "{"))
+        return entity != "IP_ADDRESS" or _is_somebodys_address(value)
 
 
 def packaged_model() -> Path:
@@ -160,6 +175,17 @@ def _nlp_engine(model: Path) -> SpacyNlpEngine:
     loaded: dict[str, Any] = {"en": spacy.load(model, exclude=_UNUSED_COMPONENTS)}
     engine.nlp = loaded
     return engine
+
+
+def _is_somebodys_address(value: str) -> bool:
+    """Not loopback, not `0.0.0.0`, not a Python slice such as `[::2]`."""
+    if value.count(":") == 2 and value.startswith("::"):
+        return False
+    try:
+        address = ip_address(value.partition("/")[0].partition("%")[0])
+    except ValueError:
+        return True
+    return not (address.is_loopback or address.is_unspecified)
 
 
 def cut(text: str) -> list[tuple[int, str]]:

@@ -45,7 +45,11 @@ def build_analyser(settings: Settings, config: InputConfig) -> PersonalDataAnaly
     patterns = [(own.entity, own.pattern) for own in data.patterns]
     entities = [*data.entities, *(entity for entity, _ in patterns)]
     analyser = PersonalDataAnalyser(
-        entities, score=data.score, patterns=patterns, model_path=settings.guard_model_path
+        entities,
+        score=data.score,
+        patterns=patterns,
+        allow=data.allow,
+        model_path=settings.guard_model_path,
     )
     analyser.analyse([_WARM_UP])
     return analyser

@@ -39,6 +39,8 @@ def test_found(analyser: PersonalDataAnalyser, text: str, value: str, entity: st
         "Version 2.13.0 of torch needs Python 3.11; error 404 means not found.",
         "What is the 4111 in the manual?",
         "Explain how paged attention works, please.",
+        "std::vector<int> v; ns::f(); a[::2]",
+        "curl http://127.0.0.1:8080 and bind to 0.0.0.0, or ::1",
     ],
 )
 def test_harmless_text_has_none(analyser: PersonalDataAnalyser, text: str) -> None:
@@ -60,6 +62,14 @@ def test_the_two_parts_are_timed_apart(analyser: PersonalDataAnalyser) -> None:
 def test_an_abandoned_analysis_stops(analyser: PersonalDataAnalyser) -> None:
     with pytest.raises(AnalysisAbandoned):
         analyser.analyse(["I am John Smith."], lambda: True)
+
+
+def test_own_patterns_and_allowed_values() -> None:
+    own = PersonalDataAnalyser(
+        ["PERSON", "BADGE"], patterns=[("BADGE", r"E-\d{6}")], allow=["william shakespeare"]
+    )
+    text = "Was William Shakespeare E-123456 or John Smith?"
+    assert found(own, text) == {("E-123456", "BADGE"), ("John Smith", "PERSON")}
 
 
 def test_an_entity_that_nobody_knows_stops_the_start() -> None:
