@@ -19,8 +19,9 @@ class ServiceProcess:
         self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self.process.stderr
-        async for line in self.process.stderr:
+        stream = self.process.stderr or self.process.stdout
+        assert stream
+        async for line in stream:
             self.lines.append(line.decode().rstrip())
             self._news.set()
         self._news.set()
@@ -52,7 +53,7 @@ class ServiceProcess:
         return self.process.returncode
 
     async def _gone(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.process.wait()
             await self._reader
 
