@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.nats_server import running_nats_server
+
+# A busy machine is no failure: properties are judged by their values, not by the clock.
+hypothesis.settings.register_profile("baton", deadline=None)
+hypothesis.settings.load_profile("baton")
 
 
 @pytest.fixture(scope="session")
