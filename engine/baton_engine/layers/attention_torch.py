@@ -59,6 +59,7 @@ class TorchAttention:
         size = (shape.num_layers, shape.num_kv_heads, num_blocks * shape.block_size, shape.head_dim)
         hidden = torch.full((PREFILL_ROWS, PREFILL_ROWS), -torch.inf, dtype=shape.dtype, device=device)
         self._triangle = hidden.triu_(1)
+        self._scratch = torch.empty(2, 0, dtype=shape.dtype, device=device)
         self._k = _zeros(size, shape.dtype, device)
         self._v = _zeros(size, shape.dtype, device)
 
@@ -113,28 +114,39 @@ class TorchAttention:
         pages = self._indices(span.block_ids[: -(-span.end // self.block_size)])
         return PrefillChunk(row, row + span.length, pages, span.start)
 
-    def _gather(self, cache: Tensor, pages: Tensor) -> Tensor:
-        """(KV heads, pages × block_size, head_dim)"""
-        heads, dim = self.shape.num_kv_heads, self.shape.head_dim
-        runs = cache.view(heads, -1, self.block_size * dim).index_select(1, pages)
-        return runs.view(heads, -1, dim)
+    def _gather(self, keys: Tensor, values: Tensor, pages: Tensor) -> tuple[Tensor, Tensor]:
+        """Both as (KV heads, pages × block_size, head_dim), valid until the next gather.
+
+        They lie in memory that is kept: new tensors would cost a page fault for each 4 KiB, in every layer.
+        """
+        heads, run = self.shape.num_kv_heads, self.block_size * self.shape.head_dim
+        count = heads * pages.numel() * run
+        if self._scratch.shape[1] < count:
+            self._scratch = keys.new_empty(2, 2 * count)
+        gathered: list[Tensor] = []
+        for cache, scratch in zip((keys, values), self._scratch, strict=True):
+            out = scratch[:count].view(heads, -1, run)
+            torch.index_select(cache.view(heads, -1, run), 1, pages, out=out)
+            gathered.append(out.view(heads, -1, self.shape.head_dim))
+        return gathered[0], gathered[1]
 
     def _decode(self, q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup) -> Tensor:
         requests, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
-        gathered_k = self._gather(keys, group.pages).view(kv_heads, requests, -1, dim)
-        gathered_v = self._gather(values, group.pages).view(kv_heads, requests, -1, dim)
+        k, v = (
+            gathered.view(kv_heads, requests, -1, dim) for gathered in self._gather(keys, values, group.pages)
+        )
         rows = (q * self.scale).view(requests, kv_heads, heads // kv_heads, dim).transpose(0, 1)
-        scores = torch.matmul(rows, gathered_k.transpose(2, 3)).add_(group.mask)
+        scores = torch.matmul(rows, k.transpose(2, 3)).add_(group.mask)
         weights = torch.softmax(scores, dim=-1)  # sums in float32 whatever the dtype
-        return torch.matmul(weights, gathered_v).transpose(0, 1).reshape(requests, heads * dim)
+        return torch.matmul(weights, v).transpose(0, 1).reshape(requests, heads * dim)
 
     def _prefill(self, q: Tensor, keys: Tensor, values: Tensor, chunk: PrefillChunk) -> Tensor:
         """Some query rows at a time, over the keys up to their own end: half of the scores are never made."""
         length, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
         group = heads // kv_heads
-        k, v = self._gather(keys, chunk.pages), self._gather(values, chunk.pages)
+        k, v = self._gather(keys, values, chunk.pages)
         rows = (q * self.scale).view(length, kv_heads, group, dim).transpose(0, 1)
         out = q.new_empty(length, kv_heads, group, dim)
         for first in range(0, length, PREFILL_ROWS):
