@@ -58,12 +58,17 @@ def build_prompt(messages: Sequence[Message], passages: Sequence[Passage]) -> Pr
 
 
 def document_parts(passages: Sequence[Passage]) -> tuple[Part, ...]:
+    """All parts of a passage name its chunk, so that a guard that drops the chunk drops its number too. The
+    label is a document's own words: it stands in the document part, where guards look."""
     parts: list[Part] = [Part(text=DOCUMENTS_MARK, origin="builder")]
     for number, passage in enumerate(passages, start=1):
         chunk = passage.chunk
-        parts.append(Part(text=f"[{number}] {_one_line(chunk.label)}:\n", origin="builder"))
-        parts.append(Part(text=as_plain_text(chunk.text), origin="document", chunk_id=chunk.chunk_id))
-        parts.append(Part(text="\n\n", origin="builder"))
+        text = f"{_one_line(chunk.label)}:\n{as_plain_text(chunk.text)}"
+        parts += [
+            Part(text=f"[{number}] ", origin="builder", chunk_id=chunk.chunk_id),
+            Part(text=text, origin="document", chunk_id=chunk.chunk_id),
+            Part(text="\n\n", origin="builder", chunk_id=chunk.chunk_id),
+        ]
     parts.append(Part(text=QUESTION_MARK, origin="builder"))
     return tuple(parts)
 
