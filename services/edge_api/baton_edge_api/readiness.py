@@ -40,7 +40,9 @@ async def missing_parts(node: Node, ring: KeyRing, replicas: ReplicaBoard) -> li
         return [*missing, "bus"]
     if not ring.synced:
         missing.append("keys")
-    instances = [(service, name) for service in RELAY for name in node.leases.ready_instances(service)]
+    instances: list[tuple[Service, str]] = [
+        (service, name) for service in RELAY for name in node.leases.ready_instances(service)
+    ]
     there = await asyncio.gather(*(_is_there(node.bus, service, name) for service, name in instances))
     alive = [instance for instance, answers in zip(instances, there, strict=True) if answers]
     services = {service for service, _ in alive}
