@@ -17,6 +17,7 @@ _FILES: dict[str, tuple[str, str]] = {
     "/ui": ("chat.html", _HTML),
     "/ui/chat.js": ("chat.js", _SCRIPT),
     "/ui/stream.js": ("stream.js", _SCRIPT),
+    "/ui/turn.js": ("turn.js", _SCRIPT),
     "/ui/text.js": ("text.js", _SCRIPT),
     "/ui/relay.js": ("relay.js", _SCRIPT),
     "/ui/baton.css": ("baton.css", _CSS),

@@ -1,8 +1,9 @@
 // The chat page: one conversation, one question at a time, and the relay beside it.
 
 import { Failure, getJson, isRemembered, newRequestId, readKey, saveKey, streamChat } from "./stream.js";
-import { element, renderText } from "./text.js";
+import { element } from "./text.js";
 import { Relay, figures, formatMs, scaleSwitch } from "./relay.js";
+import { Turn } from "./turn.js";
 
 const $ = (id) => document.getElementById(id);
 const TRACE_TRIES_MS = [50, 150, 300, 600, 1200, 2000];
@@ -31,9 +32,13 @@ async function showConversation() {
   }
 }
 
+function newTurn(question) {
+  return new Turn($("log"), question, (requestId) => showTrace(requestId, { live: false }));
+}
+
 function showStored(stored) {
   const question = stored.asked.filter((message) => message.role === "user").map((message) => message.content).join("\n");
-  const turn = new Turn(question);
+  const turn = newTurn(question);
   turn.text = stored.answer;
   turn.model = stored.model;
   if (stored.cut_short) turn.note("This answer was cut short.");
@@ -49,7 +54,7 @@ async function ask(question) {
     return;
   }
   $("welcome").hidden = true;
-  const turn = new Turn(question);
+  const turn = newTurn(question);
   const run = { controller: new AbortController(), requestId: newRequestId(), turn };
   state.running = run;
   showRunning(true);
@@ -120,109 +125,6 @@ function showRunning(running) {
   $("send").hidden = running;
   $("log").setAttribute("aria-busy", String(running));
   updateSend();
-}
-
-// ---- A turn on the page ------------------------------------------------------------------------------------
-
-class Turn {
-  constructor(question) {
-    Object.assign(this, { question, text: "", citations: [], usage: null, model: "", reason: "", deltas: 0 });
-    this.startedAt = performance.now();
-    this.anchor = `source-${newRequestId().slice(0, 8)}-`;
-    this.body = element("div", { className: "body" });
-    this.extras = element("div", { className: "extras" });
-    this.answer = element("article", { className: "turn answer pending", "aria-label": "Answer" }, this.body, this.extras);
-    const asked = element("article", { className: "turn asked", "aria-label": "You" }, element("div", { className: "body", text: question }));
-    this.body.append(element("span", { className: "thinking", role: "img", "aria-label": "Waiting for the first token" }, element("i"), element("i"), element("i")));
-    $("log").append(asked, this.answer);
-    this.answer.scrollIntoView({ block: "end" });
-  }
-
-  add(text) {
-    const now = performance.now();
-    if (!this.firstAt) this.firstAt = now;
-    this.lastAt = now;
-    this.deltas += 1;
-    this.text += text;
-    if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
-  }
-
-  draw() {
-    this.drawing = null;
-    const log = $("log");
-    const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
-    renderText(this.body, this.text, { citationCount: this.citations.length, anchor: this.anchor });
-    if (follows) log.scrollTop = log.scrollHeight;
-  }
-
-  note(text) {
-    this.extras.append(element("p", { className: "note", text }));
-  }
-
-  fail(failure, again) {
-    const box = element("div", { className: "failure", role: "alert" }, element("p", { className: "failure-text", text: failure.message }));
-    const what = [failure.status ? `HTTP ${failure.status}` : "", failure.code, failure.stop && `at ${failure.stop}`].filter(Boolean).join(" · ");
-    if (what) box.append(element("p", { className: "muted small", text: what }));
-    if (failure.status !== 401 && failure.status !== 400) box.append(retryButton(failure.retryAfterSeconds, again));
-    this.extras.append(box);
-  }
-
-  finish(requestId) {
-    if (this.drawing) cancelAnimationFrame(this.drawing);
-    this.draw();
-    this.answer.classList.remove("pending");
-    if (this.citations.length) this.extras.append(this.sources());
-    if (this.reason === "length") this.note("The answer reached its length limit.");
-    if (this.reason === "content_filter") this.note("The answer was cut by a content rule.");
-    this.extras.append(this.meta(requestId));
-    $("log").scrollTop = $("log").scrollHeight;
-  }
-
-  sources() {
-    const items = this.citations.map((source, index) => element("li", { id: `${this.anchor}${index + 1}`, text: source, tabindex: "-1" }));
-    return element("section", { className: "sources", "aria-label": "Sources" }, element("h3", { text: "Sources" }), element("ol", {}, ...items));
-  }
-
-  meta(requestId) {
-    const tokens = this.usage ? this.usage.completion_tokens : this.deltas;
-    const parts = [];
-    if (this.firstAt) {
-      parts.push(figure("TTFT", formatMs(this.firstAt - this.startedAt), "Time to first token, seen from this page"));
-      if (tokens > 1) parts.push(figure("TPOT", formatMs((this.lastAt - this.firstAt) / (tokens - 1)), "Time per output token after the first"));
-      parts.push(figure("", `${tokens} ${tokens === 1 ? "token" : "tokens"}`));
-    }
-    if (this.model) parts.push(figure("", this.model));
-    const copy = element("button", { type: "button", className: "link mono", text: requestId, title: "Copy the request id" });
-    copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(requestId);
-      copy.textContent = "Copied";
-      setTimeout(() => { copy.textContent = requestId; }, 1200);
-    });
-    const show = element("button", { type: "button", className: "link", text: "Show trace" });
-    show.addEventListener("click", () => showTrace(requestId, { live: false }));
-    return element("footer", { className: "meta" }, ...parts, copy, show);
-  }
-}
-
-function figure(name, value, title) {
-  const node = element("span", { className: "fact" }, ...(name ? [element("b", { text: name }), " "] : []), value);
-  if (title) node.title = title;
-  return node;
-}
-
-function retryButton(seconds, again) {
-  const button = element("button", { type: "button", className: "quiet", text: "Try again" });
-  button.addEventListener("click", () => { button.disabled = true; again(); });
-  if (!seconds) return button;
-  const until = performance.now() + seconds * 1000;
-  const tick = () => {
-    const left = Math.ceil((until - performance.now()) / 1000);
-    button.disabled = left > 0;
-    button.textContent = left > 0 ? `Try again in ${left} s` : "Try again";
-    if (left > 0) setTimeout(tick, 250);
-  };
-  tick();
-  return button;
 }
 
 // ---- The trace ---------------------------------------------------------------------------------------------
