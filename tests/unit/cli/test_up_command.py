@@ -34,7 +34,8 @@ name = os.environ["BATON_NATS_USER"] + os.environ.get("BATON_MODEL", "")
 held = open(os.path.join(home, name + ".alive"), "w")
 fcntl.flock(held, fcntl.LOCK_EX)
 print("here", os.getpid(), flush=True)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+deaf = os.environ.get("STAND_INS_ARE_DEAF")
+signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else lambda *_: sys.exit(0))
 while True:
     signal.pause()
 """
@@ -85,7 +86,7 @@ class Copy:
             text=True,
         )
         self.said: list[str] = []
-        self._watchdog = threading.Timer(60, self.process.kill)
+        self._watchdog = threading.Timer(120, self.process.kill)
         self._watchdog.start()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
@@ -172,6 +173,20 @@ def test_it_starts_everything_says_how_to_use_it_and_stops_cleanly(home: Path, c
     assert_all_dead(home)
     with pytest.raises(httpx.ConnectError):
         httpx.get(url, trust_env=False)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_deaf(home: Path, copies: list[Copy]) -> None:
+    copies.append(copy := Copy(home, STAND_INS_ARE_DEAF="1"))
+    copy.wait_for("Baton is ready")
+    copy.process.send_signal(signal.SIGINT)
+    copy.process.send_signal(signal.SIGINT)  # as make and the terminal together send it: still the first
+    copy.wait_for("stopping")
+    with pytest.raises(subprocess.TimeoutExpired):
+        copy.process.wait(0.5)
+    assert copy.end(signal.SIGINT) == 0
+    assert "killing everything" in copy.said[-1]
+    assert "did not end within" not in "".join(copy.said)
+    assert_all_dead(home)
 
 
 def test_a_killed_service_comes_back_and_a_killed_bus_too(home: Path, copies: list[Copy]) -> None:

@@ -15,7 +15,7 @@ from baton_cli.models.progress import pull_progress
 from baton_cli.models.pull import Puller
 from baton_cli.models.store import ModelStore
 from baton_cli.terminal import console
-from baton_cli.up.console import UpConsole
+from baton_cli.up.console import PatientConsole, UpConsole
 from baton_cli.up.plan import LocalModel
 from baton_cli.up.ports import is_free
 from baton_cli.up.settings import SERVICES, UpSettings, read_settings
@@ -55,7 +55,7 @@ def _run(settings: UpSettings) -> None:
     check_installed(settings)
     check_port(settings)
     models = _models(settings)
-    shown = UpConsole(console, settings.home.logs)
+    shown = UpConsole(PatientConsole(highlight=False), settings.home.logs)
     try:
         asyncio.run(Supervisor(settings, models, shown, os.environ).run())
     finally:

@@ -21,6 +21,13 @@ _TICK_SECONDS = 0.5
 _LOG_EVERY_SECONDS = 5.0
 
 
+class PatientConsole(Console):
+    """Falls silent when nobody listens any more (`make up | head`); a plain one ends the program."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class UpConsole:
     def __init__(self, console: Console, logs: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -49,8 +56,7 @@ class UpConsole:
         self._print(Text(line))
 
     def _print(self, line: Text) -> None:
-        """Nobody listening any more (`make up | head`) is no reason to stop."""
-        with suppress(OSError):
+        with suppress(OSError):  # a terminal that was closed
             self._console.print(line, soft_wrap=True)
 
     @asynccontextmanager
@@ -73,7 +79,11 @@ class UpConsole:
 
     async def _tick(self, what: str, detail: Callable[[], str], started: float) -> None:
         every = _TICK_SECONDS if self._console.is_terminal else _LOG_EVERY_SECONDS
-        status = self._console.status(f"waiting for {what}") if self._console.is_terminal else None
+        status = (
+            self._console.status(f"waiting for {what}", refresh_per_second=4)
+            if self._console.is_terminal
+            else None
+        )
         if status:
             status.start()
         try:

@@ -139,9 +139,9 @@ class Supervisor:
     def _on_signal(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if not self._stopping.is_set():
-            self._console.say("stopping (Ctrl-C again: at once)")
             self._stop_asked_at = now
             self._stopping.set()
+            self._console.say("stopping (Ctrl-C again: at once)")
         elif number == signal.SIGINT and now - self._stop_asked_at > _SECOND_CTRL_C_SECONDS:
             self._console.say("killing everything")
             for process in self._processes:
