@@ -69,6 +69,8 @@ class Relay:
         self._limits = limits
         self._cancellation = cancellation
         self._guard_lost = False
+        self._cancel_came_early = False
+        """Before a replica had accepted: then the guard may have been opened after it, too."""
         self._failed_replicas: list[str] = []
         self._stored: set[asyncio.Task[None]] = set()
 
@@ -148,7 +150,8 @@ class Relay:
                 await self._tell_engine("superseded", attempt.number)
             return
         attempt.replica = ack.instance
-        if self._cancellation.cancel:  # it came before the replica accepted, and did not reach it
+        if self._cancellation.cancel:  # it did not reach the replica
+            self._cancel_came_early = True
             await self._tell_engine(self._cancellation.cancel.reason, attempt.number)
         unwatch = self._ctx.node.leases.watch(
             ack.instance, lambda replica: self._listener.note(replica_lost(replica), attempt.number)
@@ -204,8 +207,10 @@ class Relay:
                 span.set(stored=len(self._stored) - len(pending))
 
     async def _close(self, last: Attempt) -> None:
-        """Tells the guard that nothing more comes, unless the engine's own last frame has told it."""
-        if last.error is None and last.confirmed:
+        """Tells the guard that nothing more comes, unless it knows that from the engine's own last frame. An
+        End(cancelled) says so only to a guard that has heard the cancel."""
+        heard_cancel = self._cancellation.is_set and not self._cancel_came_early
+        if last.confirmed and last.error is None and (last.outcome == "finished" or heard_cancel):
             return
         frame = Error(
             request_id=self._ctx.request_id,
