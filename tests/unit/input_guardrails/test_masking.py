@@ -39,7 +39,7 @@ def texts_with_spans(draw: st.DrawFn) -> tuple[str, list[Span]]:
     return text + draw(piece), spans
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(texts_with_spans())
 def test_restore_of_mask_is_the_text(case: tuple[str, list[Span]]) -> None:
     text, spans = case
@@ -81,7 +81,7 @@ def test_overlaps_leave_the_surest_span() -> None:
 
 
 @given(st.text(alphabet="ab \n.", max_size=30).map(lambda unit: unit * 900))
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 def test_pieces_are_the_text(text: str) -> None:
     pieces = cut(text)
     assert all(text[start : start + len(piece)] == piece for start, piece in pieces)

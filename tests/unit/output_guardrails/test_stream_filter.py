@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from baton_output_guardrails.deny import DenyRules, Phrase
@@ -57,6 +57,13 @@ def banned_in(text: str) -> bool:
     return bool(re.search(f"(?<![a-z0-9])(?:{either})(?![a-z0-9])|sk-baton-[a-z0-9_-]{{20}}", read(text)))
 
 
+def whole_words_of(out: str, text: str) -> str:
+    """A secret inside a word cuts the word: its first letters alone are not the word that they spell."""
+    goes_on = read(text[len(out) :])[:1].isalnum()
+    return re.sub(r"[a-z0-9]*$", "", read(out)) if goes_on else out
+
+
+@settings(deadline=None)
 @given(pieces_of_text, st.lists(st.integers(0, 120)), st.lists(st.integers(0, 120)))
 def test_any_split_gives_the_same_text_and_nothing_banned(
     text: str, cuts: list[int], others: list[int]
@@ -66,11 +73,12 @@ def test_any_split_gives_the_same_text_and_nothing_banned(
     assert (out, blocked) == run(text, others, {}, rules)
     assert blocked == banned_in(text)
     assert text.startswith(out)
-    assert not banned_in(out)
+    assert not banned_in(whole_words_of(out, text))
     if not blocked:
         assert out == text
 
 
+@settings(deadline=None)
 @given(pieces_of_text, st.lists(st.integers(0, 120)))
 @example("<<PERSON_1>", [1, 2, 9])
 @example("PERSON_1", [3])
