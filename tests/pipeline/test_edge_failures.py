@@ -407,6 +407,27 @@ async def test_draining_finishes_open_streams_and_takes_no_new_ones(nats_url: st
         await draining
 
 
+async def test_what_outlasts_the_drain_is_ended_with_an_error_event(nats_url: str) -> None:
+    heard: list[str] = []
+
+    async def listen(edge: RunningEdge, begun: asyncio.Event) -> None:
+        async with http(edge) as client, client.stream("POST", CHAT, json=STREAM) as response:
+            async for line in response.aiter_lines():
+                heard.append(line)
+                if "Once" in line:
+                    begun.set()
+
+    async with running_edge(nats_url, begin_and_wait, drain_for=0.05) as edge:
+        begun = asyncio.Event()
+        listening = asyncio.create_task(listen(edge, begun))
+        await begun.wait()
+        edge.relay.hold_scripts = True
+    await listening
+    last = [line for line in heard if line][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "shutting_down"
+    assert edge.relay.cancels.get_nowait().reason == "lease_lost"
+
+
 # Tools of this file
 
 

@@ -93,6 +93,8 @@ class FakeRelay:
         self.records: dict[str, list[bytes]] = {}
         self.traces: asyncio.Queue[bytes] = asyncio.Queue()
         self.ack_cancels = True
+        self.hold_scripts = False
+        """At the end of the test scripts are not told to end."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -171,10 +173,15 @@ class RunningEdge:
 
 @contextlib.asynccontextmanager
 async def running_edge(
-    nats_url: str, script: Script = hello, **settings: Any
+    nats_url: str, script: Script = hello, *, drain_for: float = 5, **settings: Any
 ) -> AsyncGenerator[RunningEdge, None]:
     """`settings` are those of the edge."""
-    values: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dev_key": KEY, "max_handoff_bytes": 1_000_000} | settings
+    values: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "dev_key": KEY,
+        "max_handoff_bytes": 1_000_000,
+    } | settings
     edge_settings = EdgeSettings(**values)
     relay = FakeRelay(await NatsBus.connect(nats_url, name="relay"), script)
     await relay.bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
@@ -190,8 +197,9 @@ async def running_edge(
             try:
                 yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay)
             finally:
-                relay.release()
-                await node.drain(5)
+                if not relay.hold_scripts:
+                    relay.release()
+                await node.drain(drain_for)
         await node.stop()
     finally:
         await bus.close()

@@ -6,14 +6,15 @@ Owns the list of requests in flight. Knows nothing of HTTP or of what an answer 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox, FrameQueue
 from baton_common.node import Node
 from baton_contracts import subjects
-from baton_contracts.errors import ErrorBody
+from baton_contracts.errors import ErrorBody, ErrorCode
+from baton_edge_api.interruption import Interrupt
 
 
 class Desk:
@@ -22,6 +23,7 @@ class Desk:
         self._max_in_flight = max_in_flight
         self._inbox = FrameInbox(node.bus, subjects.reply_all(node.instance))
         self._in_flight: set[str] = set()
+        self._trips: dict[str, Callable[[Interrupt], None]] = {}
         self._taking = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -59,8 +61,21 @@ class Desk:
         finally:
             queue.close()
             self._in_flight.discard(request_id)
+            self._trips.pop(request_id, None)
             if not self._in_flight:
                 self._empty.set()
+
+    def can_be_ended(self, request_id: str, trip: Callable[[Interrupt], None]) -> None:
+        """From here on `end_all` reaches this request too."""
+        self._trips[request_id] = trip
+
+    def end_all(self) -> None:
+        """For requests that outlasted the drain: each client is told, and the relay too."""
+        for trip in list(self._trips.values()):
+            error = self._refusal(
+                "shutting_down", "This instance had to stop before the answer was complete."
+            )
+            trip(Interrupt(error, "lease_lost"))
 
     def _check(self, request_id: str) -> None:
         if not self._taking:
@@ -73,5 +88,5 @@ class Desk:
             text = f"{self._max_in_flight} requests are under way here, and no more fit. Try again shortly."
             raise RequestFailed(self._refusal("stop_busy", text))
 
-    def _refusal(self, code: str, text: str) -> ErrorBody:
-        return ErrorBody(code=code, message=text, stop="edge_api", retry_after_seconds=1)  # pyright: ignore[reportArgumentType]
+    def _refusal(self, code: ErrorCode, text: str) -> ErrorBody:
+        return ErrorBody(code=code, message=text, stop="edge_api", retry_after_seconds=1)

@@ -122,6 +122,7 @@ class ChatEndpoint:
             trace=trace,
             send=send,
         )
+        parts.desk.can_be_ended(envelope.request_id, answer.trip)
         await answer.run(receive)
 
     async def _trace_refusal(

@@ -66,6 +66,8 @@ class ChatAnswer:
         self._trace = trace
         self._send = send
         self._interruption = Interruption()
+        self.trip = self._interruption.trip
+        """Ends it from outside."""
         self._call = RelayCall(node, queue, envelope, self._interruption.trip)
         patience = Patience(
             keep_alive=settings.keep_alive_seconds,

@@ -46,6 +46,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await wait_for_keys(ring, _KEYS_SECONDS)
         async with serving(build_app(chat, side, metrics), settings, sock):
             yield
+            desk.end_all()
         await conversations.flush(_FLUSH_SECONDS)
         await desk.stop()
         await replicas.stop()
