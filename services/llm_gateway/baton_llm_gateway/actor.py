@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from baton_common.context import RequestContext
+from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_contracts import subjects
@@ -53,6 +54,9 @@ class Gateway:
         _describe(ctx, last)
         if key and last.outcome == "finished" and last.model == choice.model:
             self._remember(key, last)
+        await relay.see_stored()
+        if relay.guard_lost and last.error:
+            raise RequestFailed(last.error)
 
     def _cache_key(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> str | None:
         """None: this request neither reads the cache nor writes it."""

@@ -68,14 +68,15 @@ class Relay:
         self._books = books
         self._limits = limits
         self._cancellation = cancellation
-        self._guard_lost = False
+        self.guard_lost = False
+        """Our way to the edge is gone: what ended the request must go there directly."""
         self._cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
         self._failed_replicas: list[str] = []
         self._stored: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Attempt:
-        """The attempt that ended it. Raises RequestFailed only if the guard, our way to the edge, is lost."""
+        """The attempt that ended it; the guard has been told."""
         unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
         self._cancellation.wake = lambda: self._listener.note(CANCELLED)
         try:
@@ -84,10 +85,14 @@ class Relay:
         finally:
             unwatch()
             self._queue.close()
-        await self._see_stored()
-        if self._guard_lost and last.error:
-            raise RequestFailed(last.error)
         return last
+
+    async def see_stored(self) -> None:
+        """After all has been told: that the rows are stored belongs into the trace."""
+        if self._stored:
+            with self._ctx.spans.span("ledger", rows=len(self._stored)) as span:
+                _, pending = await asyncio.wait(self._stored, timeout=LEDGER_SECONDS)
+                span.set(stored=len(self._stored) - len(pending))
 
     async def _attempts(self) -> Attempt:
         choice, model = self._choice, self._choice.model
@@ -104,7 +109,7 @@ class Relay:
                 failures=failures,
                 max_attempts=self._limits.max_attempts,
                 has_content=attempt.has_content,
-                is_gone=self._cancellation.is_set or self._guard_lost,
+                is_gone=self._cancellation.is_set or self.guard_lost,
                 has_other=choice.other is not None and model == choice.model,
             )
             if verdict == "give_up":
@@ -199,13 +204,6 @@ class Relay:
         record = attempt.record(self._ctx.envelope, self._ctx.node.clock.wall())
         self._stored.add(self._books.write(record))
 
-    async def _see_stored(self) -> None:
-        """After the client has been told all: that the rows are stored belongs into the trace."""
-        if self._stored:
-            with self._ctx.spans.span("ledger", rows=len(self._stored)) as span:
-                _, pending = await asyncio.wait(self._stored, timeout=LEDGER_SECONDS)
-                span.set(stored=len(self._stored) - len(pending))
-
     async def _close(self, last: Attempt) -> None:
         """Tells the guard that nothing more comes, unless it knows that from the engine's own last frame. An
         End(cancelled) says so only to a guard that has heard the cancel."""
@@ -233,7 +231,7 @@ class Relay:
             log.warning("not told: %s", error)
 
     def _on_guard_lost(self, instance: str) -> None:
-        self._guard_lost = True
+        self.guard_lost = True
         text = f"{instance}, which filtered the answer, is gone."
         self._listener.note(ErrorBody(code="stop_lost", message=text, stop="output_guardrails"))
 
