@@ -102,6 +102,22 @@ async def test_the_books_show_what_was_stored_just_before_the_question(
         assert len(reply.turns) == 50
 
 
+async def test_a_question_waits_for_a_record_whose_commit_takes_its_time(
+    nats: RestrictedNats, operator: NatsBus, tmp_path: Path
+) -> None:
+    async with after_answer(nats, tmp_path, BATON_BOOKS_BARRIER_SECONDS="10"):
+        lock = sqlite3.connect(tmp_path / "books.sqlite", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")  # writers wait, readers don't
+        record = usage_record()
+        await store(operator, record)
+        question = asyncio.create_task(ask(operator, request_id=record.request_id))
+        done, _ = await asyncio.wait([question], timeout=0.3)
+        assert not done, "answered from books that were behind"
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert (await question).usage == (record,)
+
+
 async def test_what_another_tenant_said_is_not_shown(
     nats: RestrictedNats, operator: NatsBus, tmp_path: Path
 ) -> None:
