@@ -1,5 +1,5 @@
 """Fixtures of the pipeline tests."""
 
-from tests.support.relay_fixtures import relay_nats, stage
+from tests.support.relay_fixtures import memory_stage, relay_nats, stage
 
-__all__ = ["relay_nats", "stage"]
+__all__ = ["memory_stage", "relay_nats", "stage"]

@@ -255,3 +255,43 @@ async def test_a_cancel_of_one_attempt_does_not_end_the_request(stage: Stage) ->
         engine.step()
 
     assert (await stage.listen(request_id)).text == ANSWER
+
+
+SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"
+
+
+async def test_auto_goes_to_the_model_that_has_a_replica_and_says_why(stage: Stage) -> None:
+    await stage.worker(FakeEngine(), model=LARGE)
+    await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+
+    heard = await stage.ask(model="auto")
+    named = await stage.ask(model=SMALL)
+
+    assert heard.text == ANSWER
+    assert heard.prologues[0].model == LARGE
+    assert named.error is not None
+    assert named.error.code == "no_ready_replica"
+    await settled(lambda: any(s.stop == 5 and s.name == "handle" for s in stage.spans[heard.request_id]))
+    handle = next(s for s in stage.spans[heard.request_id] if s.stop == 5 and s.name == "handle")
+    assert handle.attributes["route"] == "easy_fallback"
+    assert f"{SMALL} has no ready replica" in str(handle.attributes["route_reason"])
+
+
+async def test_auto_falls_back_at_once_when_its_choice_is_full(stage: Stage) -> None:
+    full = FakeEngine(Script(max_running=1, max_waiting=1, stall_after=0))
+    await stage.worker(full, model=SMALL)
+    await stage.worker(FakeEngine(), model=LARGE)
+    await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+    held = [await stage.send(stage.handoff()) for _ in range(2)]
+    await settled(lambda: len(full.running) + len(full.waiting) == 2)
+
+    heard = await stage.ask(model="auto")
+
+    assert heard.text == ANSWER
+    assert [(prologue.model, prologue.attempt) for prologue in heard.prologues] == [(LARGE, 1)]
+    assert heard.seconds < 0.5
+    for request_id in held:
+        await stage.cancel(request_id)
+        await stage.listen(request_id)
+    rows = {row.request_id: row for row in stage.records}
+    assert (rows[heard.request_id].model, rows[heard.request_id].attempt) == (LARGE, 2)

@@ -21,6 +21,7 @@ from baton_common.context import RequestContext
 from baton_common.frame_inbox import FrameInbox, FrameQueue
 from baton_common.frame_sender import FrameOutbox
 from baton_common.handoff import hand_on
+from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
@@ -82,8 +83,9 @@ class Running:
 
 
 class Stage:
-    def __init__(self, make_bus: MakeBus) -> None:
+    def __init__(self, make_bus: MakeBus, store: _Store | None = None) -> None:
         self._make_bus = make_bus
+        self._store = store
         self._stack = AsyncExitStack()
         self.records: list[UsageRecord] = []
         self.spans: dict[str, list[Span]] = {}
@@ -225,9 +227,30 @@ class Stage:
         queue.close()
         return heard
 
+    async def lose_store(self) -> None:
+        assert self._store
+        await self._store.lose()
+
+    async def find_store(self) -> None:
+        assert self._store
+        await self._store.find()
+
     async def cancel(self, request_id: str, reason: Any = "client_disconnected") -> None:
         cancel = Cancel(request_id=request_id, reason=reason)
         await self.edge.bus.publish(subjects.cancel(request_id), cancel.encode())
+
+
+class _Store:
+    """The stream AFTER, which a test may take away."""
+
+    def __init__(self, admin: NatsBus) -> None:
+        self._admin = admin
+
+    async def find(self) -> None:
+        await self._admin.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
+
+    async def lose(self) -> None:
+        await self._admin.jetstream.delete_stream(subjects.STREAM_AFTER)
 
 
 def _wire_guard(node: Node, bus: Bus) -> AbstractAsyncContextManager[None]:
@@ -307,10 +330,11 @@ async def settled(holds: Callable[[], bool], seconds: float = 5.0) -> None:
 async def nats_stage(nats: RestrictedNats) -> AsyncGenerator[Stage, None]:
     """Each service with a connection and permissions of its own, and the stream that keeps the records."""
     admin = await nats.connect()
-    await admin.jetstream.add_stream(name="AFTER", subjects=[subjects.AFTER_ALL])
+    store = _Store(admin)
+    await store.find()
     try:
-        async with Stage(nats.connect) as stage:
+        async with Stage(nats.connect, store) as stage:
             yield stage
     finally:
-        await admin.jetstream.delete_stream("AFTER")
+        await store.lose()
         await admin.close()

@@ -1,0 +1,68 @@
+"""R17: one ledger row for each (request, run, attempt), whatever happens to the answer or to the store."""
+
+from __future__ import annotations
+
+from baton_common.memory_bus import MemoryBus
+from baton_contracts import subjects
+from baton_contracts.records import UsageRecord
+from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.relay_stage import Stage, settled
+
+
+async def test_a_retried_answer_has_a_row_for_each_attempt_under_its_own_id(memory_stage: Stage) -> None:
+    stage = memory_stage
+    engines = [FakeEngine(Script(error_after=0), autoplay=False) for _ in range(2)]
+    await stage.whole(*engines)
+    bus = stage.edge.bus
+    assert isinstance(bus, MemoryBus)
+
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: any(engine.waiting for engine in engines))
+    first = next(engine for engine in engines if engine.waiting)
+    second = next(engine for engine in engines if engine is not first)
+    second.script = Script()
+    first.step()
+    first.step()
+    await settled(lambda: bool(second.waiting))
+    for _ in WORDS:
+        second.step()
+    await stage.listen(request_id)
+
+    subject = subjects.after("usage", request_id)
+    await settled(lambda: len(bus.stored.get(subject, {})) == 2)
+    assert list(bus.stored[subject]) == [f"{request_id}-0a1b2c3d-1", f"{request_id}-0a1b2c3d-2"]
+    rows = [UsageRecord.decode(payload) for payload in bus.stored[subject].values()]
+    assert [(row.outcome, row.usage.completion_tokens) for row in rows] == [("error", 0), ("finished", 5)]
+    # Delivered twice, it is stored once.
+    for message_id, payload in list(bus.stored[subject].items()):
+        await bus.publish_durable(subject, payload, message_id=message_id)
+    assert len(bus.stored[subject]) == 2
+
+
+async def test_a_store_that_is_away_does_not_hold_up_the_answer(stage: Stage) -> None:
+    await stage.whole(FakeEngine())
+    await stage.lose_store()
+
+    heard = await stage.ask()
+
+    assert heard.text == "".join(WORDS)
+    assert heard.seconds < 0.5
+    stage.records.clear()
+    await stage.find_store()
+    await settled(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
+
+
+async def test_a_deadline_in_the_middle_is_booked_with_the_engines_count(memory_stage: Stage) -> None:
+    stage = memory_stage
+    engine = FakeEngine(Script(stall_after=3))
+    await stage.whole(engine)
+
+    heard = await stage.ask(seconds=0.4)
+    await settled(lambda: len(stage.records) == 1)
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.status) == ("deadline_exceeded", 504)
+    row = stage.records[0]
+    assert (row.outcome, row.error_code) == ("error", "deadline_exceeded")
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, 3)
+    await settled(lambda: not engine.running)
