@@ -19,7 +19,7 @@ import re2
 import spacy
 import tldextract
 from presidio_analyzer import AnalyzerEngine, RecognizerRegistry, RecognizerResult
-from presidio_analyzer.nlp_engine import NlpArtifacts, SpacyNlpEngine
+from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpArtifacts, SpacyNlpEngine
 from presidio_analyzer.predefined_recognizers import (
     CreditCardRecognizer,
     EmailRecognizer,
@@ -171,9 +171,14 @@ def packaged_model() -> Path:
 
 def _nlp_engine(model: Path) -> SpacyNlpEngine:
     """Only what named entities need: the rest would double the time."""
-    engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": str(model)}])
-    loaded: dict[str, Any] = {"en": spacy.load(model, exclude=_UNUSED_COMPONENTS)}
-    engine.nlp = loaded
+    language: Any = spacy.load(model, exclude=_UNUSED_COMPONENTS)
+    labels: set[str] = set(language.get_pipe("ner").labels)
+    known = NerModelConfiguration().model_to_presidio_entity_mapping or {}
+    engine = SpacyNlpEngine(
+        models=[{"lang_code": "en", "model_name": str(model)}],
+        ner_model_configuration=NerModelConfiguration(labels_to_ignore=labels - set(known)),
+    )
+    engine.nlp = {"en": language}
     return engine
 
 
