@@ -1,4 +1,4 @@
-"""R11, R12, R13: overload, drained, scaled to zero: at once a 503 with its reason and a jittered Retry-After; a
+"""R11, R12, R13: overload, drained, scaled to zero: at once a 503 with reason and jittered Retry-After; a
 replica over its bound gets nothing while another has room.
 """
 
