@@ -15,9 +15,10 @@ from baton_prompt_builder.ranking import Passage
 
 DOCUMENTS_MARK = "Documents:\n\n"
 QUESTION_MARK = (
-    "Answer the question from these documents, and name those that you use by their numbers, like [1]. "
-    "If they do not hold the answer, say so.\n\nQuestion: "
+    "Using these documents, answer in a few sentences and name the document like [1]. "
+    "If they do not answer it, say so.\n\nQuestion: "
 )
+"""Short, because small models lose a longer instruction."""
 _MARKS_IN_DOCUMENT = re.compile(r"^(?=[ \t]*(?:\[\d+\]|Documents:|Question:))", re.MULTILINE)
 
 SYSTEM_ROLES = ("system", "developer")
