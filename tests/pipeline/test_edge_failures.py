@@ -58,7 +58,7 @@ async def test_a_client_that_leaves_before_the_first_token_cancels(
     async with running_edge(nats_url, wait_forever) as edge:
         _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(raw_request(body))
-        await until(lambda: bool(edge.relay.turns))
+        await until(lambda: is_watched(edge, edge.relay.instance))  # it is handed on
         writer.close()
         cancel = await asyncio.wait_for(edge.relay.cancels.get(), 5)
         assert cancel.reason == "client_disconnected"

@@ -8,38 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
 from baton_common.errors import RequestFailed
-from baton_common.frame_inbox import FrameQueue
 from baton_contracts.envelope import Envelope, Tenant
-from baton_edge_api.actor import Desk
 from baton_edge_api.body import read_body
-from baton_edge_api.chat_answer import ChatAnswer
-from baton_edge_api.conversation_log import ConversationLog
+from baton_edge_api.chat_answer import ChatAnswer, ChatParts
 from baton_edge_api.exchange import Exchange, exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
-from baton_edge_api.keys import KeyRing
-from baton_edge_api.metrics import Metrics
 from baton_edge_api.request_trace import RequestTrace
-from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.validation import ChatQuestion, read_chat
 
 _BIG_BODY = 256 * 1024
 """Parsed in a thread, so that other streams go on."""
-
-
-@dataclass(frozen=True)
-class ChatParts:
-    """What a chat request needs of the process."""
-
-    desk: Desk
-    ring: KeyRing
-    conversations: ConversationLog
-    metrics: Metrics
-    settings: EdgeSettings
 
 
 class ChatEndpoint:
@@ -59,7 +41,9 @@ class ChatEndpoint:
                 await self._trace_refusal(exchange, tenant, trace, failed)
                 raise
             envelope = self._envelope(exchange, tenant, question, trace)
-            await self._answer(envelope, question, queue, trace, exchange, receive, send)
+            answer = ChatAnswer(parts, exchange, envelope, question, queue, trace, send)
+            parts.desk.can_be_ended(envelope.request_id, answer.trip)
+            await answer.run(receive)
 
     async def _read(
         self, scope: Scope, receive: Receive, exchange: Exchange, trace: RequestTrace
@@ -98,32 +82,6 @@ class ChatEndpoint:
             sent_at=now,
             parent_span_id=trace.root_id,
         )
-
-    async def _answer(
-        self,
-        envelope: Envelope,
-        question: ChatQuestion,
-        queue: FrameQueue,
-        trace: RequestTrace,
-        exchange: Exchange,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        parts = self._parts
-        answer = ChatAnswer(
-            node=parts.desk.node,
-            settings=parts.settings,
-            conversations=parts.conversations,
-            metrics=parts.metrics,
-            exchange=exchange,
-            envelope=envelope,
-            question=question,
-            queue=queue,
-            trace=trace,
-            send=send,
-        )
-        parts.desk.can_be_ended(envelope.request_id, answer.trip)
-        await answer.run(receive)
 
     async def _trace_refusal(
         self, exchange: Exchange, tenant: Tenant, trace: RequestTrace, failed: RequestFailed

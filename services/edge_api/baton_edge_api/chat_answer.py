@@ -1,30 +1,31 @@
 """The way of one answer: from the relay's frames to the client's bytes, and what is kept of it.
 
-Owns everything from the hand-on to the last byte: stream or whole, errors before and after the first byte,
-a client that leaves, the conversation record, the spans and the metrics. The path of a token is one frame
-taken, one event made, one write.
+Owns everything from the hand-on to the last byte: stream or whole, errors before and after the first byte, a
+client that leaves. The path of a token is one frame taken, one event made, one write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from starlette.types import Receive, Send
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
-from baton_common.node import Node
 from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Data, End, Prologue
-from baton_contracts.records import ConversationRecord, StoredMessage
 from baton_edge_api import sse
+from baton_edge_api.actor import Desk
+from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_answer, error_event
 from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted, Interruption, Patience, Watchdog
+from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.relay_call import CancelOutcome, RelayCall
 from baton_edge_api.request_trace import RequestTrace
@@ -42,14 +43,21 @@ _END_SECONDS = 0.3
 """How long the end of a cancelled answer is waited for: it says what was used until then."""
 
 
+@dataclass(frozen=True)
+class ChatParts:
+    """What a chat request needs of the process."""
+
+    desk: Desk
+    ring: KeyRing
+    conversations: ConversationLog
+    metrics: Metrics
+    settings: EdgeSettings
+
+
 class ChatAnswer:
     def __init__(
         self,
-        *,
-        node: Node,
-        settings: EdgeSettings,
-        conversations: ConversationLog,
-        metrics: Metrics,
+        parts: ChatParts,
         exchange: Exchange,
         envelope: Envelope,
         question: ChatQuestion,
@@ -57,9 +65,9 @@ class ChatAnswer:
         trace: RequestTrace,
         send: Send,
     ) -> None:
-        self._settings = settings
-        self._conversations = conversations
-        self._metrics = metrics
+        self._settings = settings = parts.settings
+        self._conversations = parts.conversations
+        self._metrics = parts.metrics
         self._exchange = exchange
         self._envelope = envelope
         self._question = question
@@ -68,7 +76,7 @@ class ChatAnswer:
         self._interruption = Interruption()
         self.trip = self._interruption.trip
         """Ends it from outside."""
-        self._call = RelayCall(node, queue, envelope, self._interruption.trip)
+        self._call = RelayCall(parts.desk.node, queue, envelope, self._interruption.trip)
         patience = Patience(
             keep_alive=settings.keep_alive_seconds,
             idle=settings.idle_timeout,
@@ -77,12 +85,8 @@ class ChatAnswer:
         )
         self._watchdog = Watchdog(patience, self._interruption.trip)
         self._now = asyncio.get_running_loop().time
-        self._started = self._now() - max(0.0, time.time() - exchange.started)
-        self._created = int(exchange.started)
-        self._texts: list[str] = []
-        self._text_times: list[float] = []
-        self._end: End | None = None
-        self._recorded = False
+        began = self._now() - max(0.0, time.time() - exchange.started)
+        self._so_far = AnswerSoFar(envelope, question, trace, began, exchange.started)
         self._streaming = False
         """Events may be written: the stream has begun and has not ended."""
         self._last_byte = 0.0
@@ -118,7 +122,7 @@ class ChatAnswer:
         self._trace.admitted(model=question.chat.model, stream=question.chat.stream)
         instance = await self._call.hand_on(question.chat, self._settings.max_handoff_bytes)
         self._trace.handed_on(instance)
-        prologue = await self._call.begin()
+        prologue = self._so_far.prologue = await self._call.begin()
         self._trace.prologue()
         if question.chat.stream:
             await self._stream(prologue)
@@ -130,8 +134,9 @@ class ChatAnswer:
 
     async def _stream(self, prologue: Prologue) -> None:
         question = self._question
+        created = int(self._exchange.started)
         chunks = sse.ChunkWriter(
-            self._envelope.request_id, prologue.model, self._created, include_usage=question.include_usage
+            self._envelope.request_id, prologue.model, created, include_usage=question.include_usage
         )
         headers = [*_SSE_HEADERS, *self._baton_headers(prologue)]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -139,16 +144,15 @@ class ChatAnswer:
         self._watchdog.streams(self._ping)
         end = await self._pump(chunks)
         await self._write(chunks.finish(end.finish_reason, prologue.citations) + self._usage(chunks, end))
-        await self._record(cut_short=False)
+        await self._keep(cut_short=False)
         await self._write(sse.DONE, more=False)
 
     async def _pump(self, chunks: sse.ChunkWriter) -> End:
         while isinstance(frame := await self._call.next(), Data):
             self._watchdog.last_frame = self._now()
             if frame.text:
-                self._texts.append(frame.text)
                 await self._write(chunks.text(frame.text))
-                self._text_times.append(self._watchdog.last_write)
+                self._so_far.add(frame.text, self._watchdog.last_write)
         return self._ended(frame)
 
     @staticmethod
@@ -176,15 +180,14 @@ class ChatAnswer:
         while isinstance(frame := await self._call.next(), Data):
             self._watchdog.last_frame = self._now()
             if frame.text:
-                self._texts.append(frame.text)
-                self._text_times.append(self._watchdog.last_frame)
+                self._so_far.add(frame.text, self._watchdog.last_frame)
         end = self._ended(frame)
-        await self._record(cut_short=False)
+        await self._keep(cut_short=False)
         body = sse.whole_answer(
             self._envelope.request_id,
             prologue.model,
-            self._created,
-            "".join(self._texts),
+            int(self._exchange.started),
+            self._so_far.text,
             end.finish_reason,
             end.usage,
             prologue.citations,
@@ -203,7 +206,7 @@ class ChatAnswer:
 
     def _ended(self, end: End) -> End:
         """The last frame, if it is the end of an answer; one that others cancelled is none."""
-        self._end = end
+        self._so_far.end = end
         if end.finish_reason == "cancelled":
             text = "The request was cancelled before its answer was complete."
             raise RequestFailed.because("client_closed_request", text)
@@ -221,26 +224,8 @@ class ChatAnswer:
             ]
         return headers
 
-    async def _record(self, *, cut_short: bool) -> None:
-        prologue, end = self._call.prologue, self._end
-        if prologue is None or self._recorded:
-            return
-        self._recorded = True
-        envelope, began = self._envelope, self._trace.wall()
-        record = ConversationRecord(
-            request_id=envelope.request_id,
-            run_id=envelope.run_id,
-            conversation_id=envelope.conversation_id,
-            tenant=envelope.tenant,
-            model=prologue.model,
-            asked=tuple(StoredMessage(role=m.role, content=m.text) for m in self._question.chat.messages),
-            answer="".join(self._texts),
-            cut_short=cut_short,
-            finish_reason=end.finish_reason if end else None,
-            created_at=self._exchange.started,
-        )
-        stored = await self._conversations.keep(record, self._settings.record_seconds)
-        self._trace.span("record", began, stored=stored)
+    async def _keep(self, *, cut_short: bool) -> None:
+        await self._so_far.keep(self._conversations, self._settings.record_seconds, cut_short=cut_short)
 
     # Ends that are not wanted
 
@@ -270,9 +255,10 @@ class ChatAnswer:
     async def _finish_cancel(self, cancelling: asyncio.Task[CancelOutcome] | None) -> None:
         if cancelling is None:
             return
+        await self._keep(cut_short=True)
         outcome = await cancelling
-        if self._call.prologue and self._end is None:
-            self._end = await self._call.last_frame(_END_SECONDS)
+        if self._so_far.prologue and self._so_far.end is None:
+            self._so_far.end = await self._call.last_frame(_END_SECONDS)
         self._trace.span("cancel", self._last_byte, acks=outcome.num_acks)
         if outcome.blocks_freed is not None:
             self._trace.attributes["blocks_freed"] = outcome.blocks_freed
@@ -296,30 +282,14 @@ class ChatAnswer:
     # After the last byte
 
     async def _settle(self, status: str) -> None:
-        await self._record(cut_short=True)
-        self._measure(status)
+        await self._keep(cut_short=True)
+        self._so_far.describe()
+        if status == "ok":
+            self._so_far.count(self._metrics, self._now())
         tenant_id = self._envelope.tenant.tenant_id
         await self._trace.close(
             self._envelope.request_id, tenant_id, status=status, last_byte=self._last_byte
         )
-
-    def _measure(self, status: str) -> None:
-        attributes, times, end = self._trace.attributes, self._text_times, self._end
-        attributes["chunks"] = len(times)
-        if times:
-            attributes["ttft_ms"] = round((times[0] - self._started) * 1000, 3)
-        if end:
-            attributes["finish_reason"] = end.finish_reason
-            attributes["prompt_tokens"] = end.usage.prompt_tokens
-            attributes["completion_tokens"] = end.usage.completion_tokens
-            attributes.setdefault("blocks_freed", end.blocks_freed)
-            if times and end.usage.completion_tokens > 1:
-                mean = (times[-1] - times[0]) / (end.usage.completion_tokens - 1)
-                attributes["tpot_ms"] = round(mean * 1000, 3)
-        if end and status == "ok" and (prologue := self._call.prologue):
-            self._metrics.finished(
-                prologue.model, end.finish_reason, end.usage, times, began=self._started, ended=self._now()
-            )
 
 
 def _header_value(text: str) -> bytes:

@@ -13,7 +13,8 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
-from baton_edge_api.chat import ChatEndpoint, ChatParts
+from baton_edge_api.chat import ChatEndpoint
+from baton_edge_api.chat_answer import ChatParts
 from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.key_watch import wait_for_keys, watch_keys
 from baton_edge_api.keys import KeyRing
