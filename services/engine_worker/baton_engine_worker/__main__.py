@@ -30,7 +30,7 @@ MORE_THAN_THE_ENGINE_TAKES = 64
 async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> AsyncGenerator[None, None]:
     max_running, max_waiting = settings.engine_max_seqs, settings.engine_max_waiting
     heartbeat = Heartbeat(node, engine, settings.model, max_running=max_running, max_waiting=max_waiting)
-    watch = FailureWatch(engine)
+    watch = FailureWatch(engine, node.clock, settings.engine_stuck_seconds)
     bridge = StepBridge(asyncio.get_running_loop(), watch.look)
     beating = asyncio.create_task(heartbeat.run())
     outbox = FrameOutbox(bus, node.instance)
@@ -49,7 +49,7 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
             ack_by_handler=True,
         )
         node.add(actor)
-        watching = asyncio.create_task(leave_when_failed(watch, actor, bus))
+        watching = asyncio.create_task(leave_when_failed(watch, actor, node))
         yield
         watching.cancel()
     except (EngineError, TimeoutError) as error:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from collections.abc import Callable
 
 from baton_common.actor import Actor
-from baton_common.bus import Bus
+from baton_common.clock import Clock
+from baton_common.node import Node
 from baton_contracts.handoffs import EngineHandoff
 from baton_engine import EngineError, EngineRequest, RequestDelta, SamplingParams
 from baton_engine_worker.engine_face import Engine
@@ -54,29 +57,51 @@ async def warm_up(engine: Engine, bridge: StepBridge) -> None:
 
 
 class FailureWatch:
-    """Looks after each step, and each quarter second, whether the engine still works."""
+    """Looks after each step, and each quarter second, whether the engine still works. One whose step does not
+    end is as broken as one that says so: it would hold every request for ever."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Clock, stuck_seconds: float) -> None:
         self._engine = engine
+        self._clock = clock
+        self._stuck_seconds = stuck_seconds
+        self._progress = (0, clock.monotonic())
+        self._failure: str | None = None
         self._failed = asyncio.Event()
 
     def look(self) -> None:
         if self._engine.state == "failed":
-            self._failed.set()
+            self._fail(self._engine.failure or "no reason given")
+        elif self._engine.state == "ready":
+            self._look_at_progress()
+
+    def _look_at_progress(self) -> None:
+        stats, now = self._engine.stats(), self._clock.monotonic()
+        steps, since = self._progress
+        if stats.steps_total != steps or not stats.running + stats.waiting:
+            self._progress = (stats.steps_total, now)
+        elif now - since > self._stuck_seconds:
+            self._fail(f"no step has ended for {self._stuck_seconds:g} s")
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        self._failed.set()
 
     async def failed(self, interval_seconds: float = 0.25) -> str:
         """Returns when the engine has failed, with its reason."""
-        while not self._failed.is_set():
+        while self._failure is None:
             try:
                 async with asyncio.timeout(interval_seconds):
                     await self._failed.wait()
             except TimeoutError:
                 self.look()
-        return self._engine.failure or "no reason given"
+        return self._failure
 
 
-async def leave_when_failed(watch: FailureWatch, actor: Actor[EngineHandoff], bus: Bus) -> None:
-    """Ends the process once the engine has failed, after the last frames have gone out."""
+async def leave_when_failed(
+    watch: FailureWatch, actor: Actor[EngineHandoff], node: Node, leave: Callable[[int], None] = os._exit
+) -> None:
+    """Ends the process once the engine has failed, after the last frames have gone out. At once and without
+    clean-up: the engine's thread may never come back, and nobody can join it."""
     log.error("the engine failed: %s", await watch.failed())
     await actor.stop_taking()
     try:
@@ -84,5 +109,6 @@ async def leave_when_failed(watch: FailureWatch, actor: Actor[EngineHandoff], bu
             await actor.finished()
     except TimeoutError:
         log.error("%d requests did not get their last frame", actor.num_held)
-    await bus.close()
-    raise SystemExit(EXIT_ENGINE_FAILED)
+    await node.stop()
+    await node.bus.close()
+    leave(EXIT_ENGINE_FAILED)

@@ -29,6 +29,8 @@ class Settings(ServiceSettings):
     engine_max_waiting: int = Field(default=256, ge=1)
     engine_max_waiting_tokens: int = Field(default=262_144, ge=1)
     engine_prefix_caching: bool = True
+    engine_stuck_seconds: float = Field(default=60.0, gt=0)
+    """An engine with work whose step has not ended for this long has failed."""
 
     @property
     def path(self) -> Path:

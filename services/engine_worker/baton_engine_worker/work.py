@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts import subjects
-from baton_contracts.frames import Cancel, Data, End, Error, Prologue
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Cancel, Data, End, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack, EngineHandoff
 from baton_engine import Admission, CancelReport, EngineError, EngineRequest, RequestDelta
 from baton_engine_worker import translation
@@ -82,7 +83,12 @@ class EngineRun:
         except asyncio.CancelledError:
             await self._end_early(stream)
             raise
+        except Exception:
+            log.exception("the frames of a request could not be sent; another replica may do better")
+            await self._send_error(stream, translation.failure(None))
         finally:
+            if self._last is None:
+                self._worker.engine.cancel(self._engine_id)
             unwatch()
             self._worker.outbox.ended(stream)
             self._worker.heartbeat.note_finished()
@@ -179,14 +185,18 @@ class EngineRun:
                 self._last = delta
                 await self._send_last(stream, delta)
 
+    async def _send_error(self, stream: FrameStream, error: ErrorBody, usage: Usage | None = None) -> None:
+        ctx = self._ctx
+        frame = Error(
+            request_id=ctx.request_id, sender=ctx.node.instance, error=error, final=False, usage=usage
+        )
+        await stream.send(frame)
+
     async def _send_last(self, stream: FrameStream, delta: RequestDelta) -> None:
         request_id, sender = self._ctx.request_id, self._ctx.node.instance
         usage = translation.usage(delta.usage)
         if delta.finish_reason == "error":
-            body = translation.failure(delta.error)
-            await stream.send(
-                Error(request_id=request_id, sender=sender, error=body, final=False, usage=usage)
-            )
+            await self._send_error(stream, translation.failure(delta.error), usage)
             return
         await stream.send(
             End(

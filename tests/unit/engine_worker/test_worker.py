@@ -22,6 +22,7 @@ from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling
 from baton_contracts.spans import Span, SpanBatch
 from baton_engine import AsyncEngine
 from baton_engine_worker import __main__ as worker_main
+from baton_engine_worker import lifecycle, translation
 from baton_engine_worker.__main__ import wire
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
@@ -238,6 +239,22 @@ async def test_an_error_of_one_request_is_not_final_and_carries_what_was_used() 
     assert last.usage.completion_tokens == 2
 
 
+async def test_a_bug_on_the_way_out_is_an_error_for_the_gateway_and_ends_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(delta: Any) -> Any:
+        raise RuntimeError(delta.finish_reason)
+
+    monkeypatch.setattr(translation, "finish_reason", broken)
+    async with worker() as bench:
+        await bench.hand(bench.handoff())
+        last = (await bench.answer())[-1]
+        assert bench.engine.stats().running == 0
+
+    assert isinstance(last, Error)
+    assert (last.final, last.error.code) == (False, "stop_failed")
+
+
 async def test_a_full_engine_says_how_long_its_queue_is() -> None:
     engine = FakeEngine(Script(max_running=1, max_waiting=2), autoplay=False)
     async with worker(engine) as bench:
@@ -277,15 +294,30 @@ async def test_a_failed_engine_ends_every_request_and_then_the_process(
             await bench.hand(bench.handoff())
         engine.step()
         engine.crash("out of memory")
-        with pytest.raises(SystemExit) as ended:
-            await leave_when_failed(*watched)
+        codes: list[int] = []
+        await leave_when_failed(*watched, codes.append)
         await asyncio.sleep(0)  # the in-memory bus delivers in the next turn of the loop
         errors = [frame for frame in _drain(bench.frames) if isinstance(frame, Error)]
         assert bench.node.num_held == 0
 
-    assert ended.value.code == EXIT_ENGINE_FAILED
+    assert codes == [EXIT_ENGINE_FAILED]
     assert [frame.final for frame in errors] == [False, False]
     assert all("out of memory" in frame.error.message for frame in errors)
+
+
+async def test_a_stuck_engine_does_not_keep_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "LAST_FRAMES_SECONDS", 0.05)
+    codes: asyncio.Queue[int] = asyncio.Queue()
+
+    async def leave(watch: Any, actor: Any, node: Any) -> None:
+        await leave_when_failed(watch, actor, node, codes.put_nowait)
+
+    monkeypatch.setattr(worker_main, "leave_when_failed", leave)
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine, engine_stuck_seconds=0.1) as bench:
+        await bench.hand(bench.handoff())
+        async with asyncio.timeout(5):
+            assert await codes.get() == EXIT_ENGINE_FAILED
 
 
 def _drain(queue: asyncio.Queue[Any]) -> list[Any]:
