@@ -136,6 +136,10 @@ class FakeRelay:
     def _on_record(self, message: BusMessage) -> None:
         self.records.setdefault(message.subject.split(".")[3], []).append(message.payload)
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
     async def unsubscribe_prompt(self) -> None:
         """From here on nobody takes a request."""
         await self._prompts.unsubscribe()
