@@ -15,10 +15,10 @@ from baton_prompt_builder.ranking import Passage
 
 DOCUMENTS_MARK = "Documents:\n\n"
 QUESTION_MARK = (
-    "Using these documents, answer in a few sentences and name the document like [1]. "
-    "If they do not answer it, say so.\n\nQuestion: "
+    "Using these documents, answer in one or two sentences and name the document like [1].\n\nQuestion: "
 )
-"""Short, because small models lose a longer instruction."""
+"""Of three wordings tried on the small model, the one with which it used and cited the documents. That an
+answer may be missing is said by the system prompt: said again here, the small model loses the thread."""
 _MARKS_IN_DOCUMENT = re.compile(r"^(?=[ \t]*(?:\[\d+\]|Documents:|Question:))", re.MULTILINE)
 
 SYSTEM_ROLES = ("system", "developer")
