@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from baton_input_guardrails.personal_data import AnalysisAbandoned, PersonalDataAnalyser
+from baton_input_guardrails.personal_data import AnalysisAbandoned, PersonalDataAnalyser, possible
 
 
 def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
@@ -64,12 +66,33 @@ def test_an_abandoned_analysis_stops(analyser: PersonalDataAnalyser) -> None:
         analyser.analyse(["I am John Smith."], lambda: True)
 
 
+@pytest.mark.parametrize(
+    ("text", "entities"),
+    [
+        ("Why is my API returning a 503?", ["PERSON"]),
+        ("a@b.com", ["PERSON", "EMAIL_ADDRESS"]),
+        ("Call 555-2671 or 99", ["PERSON", "PHONE_NUMBER"]),
+        ("1.1.1.1", ["PERSON", "IP_ADDRESS"]),
+        ("fe80::1", ["PERSON", "IP_ADDRESS"]),
+    ],
+)
+def test_what_can_not_be_there_is_not_looked_for(text: str, entities: list[str]) -> None:
+    assert possible(["PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "IP_ADDRESS"], text) == entities
+    assert possible(["EMAIL_ADDRESS"], "none") == ["EMAIL_ADDRESS"]
+
+
 def test_own_patterns_and_allowed_values() -> None:
     own = PersonalDataAnalyser(
         ["PERSON", "BADGE"], patterns=[("BADGE", r"E-\d{6}")], allow=["william shakespeare"]
     )
     text = "Was William Shakespeare E-123456 or John Smith?"
     assert found(own, text) == {("E-123456", "BADGE"), ("John Smith", "PERSON")}
+
+
+def test_without_names_no_model_is_needed(tmp_path: Path) -> None:
+    rules_only = PersonalDataAnalyser(["EMAIL_ADDRESS", "API_KEY"], model_path=tmp_path / "none")
+    assert found(rules_only, "John Smith, a@gmail.com") == {("a@gmail.com", "EMAIL_ADDRESS")}
+    assert found(PersonalDataAnalyser(["API_KEY"]), "John Smith, a@gmail.com") == set()
 
 
 def test_an_entity_that_nobody_knows_stops_the_start() -> None:
