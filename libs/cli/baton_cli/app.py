@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from baton_cli.commands import keys, models
+from baton_cli.commands import cluster, keys, models
 from baton_cli.commands.ask import ask
 from baton_cli.commands.chat import chat
 from baton_cli.commands.ingest import ingest
@@ -25,6 +25,7 @@ for command in (up, ask, chat, trace, ingest):
     app.command()(command)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
+app.add_typer(cluster.app, name="cluster")
 
 
 def main() -> None:

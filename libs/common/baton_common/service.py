@@ -58,6 +58,8 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
         async with wire(node, bus):
             await node.become_ready()
             log.info("%s is ready", node.instance)
+            if settings.instance_file:
+                settings.instance_file.write_text(node.instance, encoding="ascii")
             await stopping.wait()
             log.info("draining %d requests", node.num_held)
             await node.drain(settings.drain_seconds)

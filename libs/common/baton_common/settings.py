@@ -23,6 +23,8 @@ class ServiceSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     drain_seconds: float = 30.0
     """How long a draining process may take to finish what it holds."""
+    instance_file: Path | None = None
+    """Gets the instance's name once it is ready: a health check beside it then knows whose lease to hear."""
 
 
 _S = TypeVar("_S", bound=ServiceSettings)

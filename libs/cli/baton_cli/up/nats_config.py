@@ -19,16 +19,24 @@ _RESPONSE_EXPIRES = "15m"
 """Longer than any request may take; an acknowledgement is a response."""
 
 
-def render_nats_config(*, port: int, store: Path, passwords: Mapping[str, str]) -> str:
-    """`passwords` by user: every service and the operator."""
+def render_nats_config(
+    *,
+    port: int,
+    store: Path,
+    passwords: Mapping[str, str],
+    host: str = "127.0.0.1",
+    monitor_port: int | None = None,
+) -> str:
+    """`passwords` by user: every service and the operator. `monitor_port`: health by HTTP, on loop-back."""
     users = [_service_user(service, passwords[service]) for service in SERVICES]
     users.append(_user(OPERATOR, passwords[OPERATOR], publish=(">",), subscribe=(">",), answers=False))
     return "\n".join(
         (
-            "# Written by `baton up` at each start. Holds passwords: mode 0600.",
+            "# Written by `baton up` or `baton cluster prepare` at each start. Holds passwords.",
             "server_name: baton",
-            "host: 127.0.0.1",
+            f"host: {host}",
             f"port: {port}",
+            *((f'http: "127.0.0.1:{monitor_port}"',) if monitor_port else ()),
             "logtime: false",
             f"max_payload: {MAX_PAYLOAD_BYTES}",
             "jetstream {",
