@@ -19,6 +19,7 @@ from baton_common.frame_sender import FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_contracts.frames import Cancel, Data, End, Error, FinishReason, Prologue, Usage
+from baton_output_guardrails.sources import SourceLine
 from baton_output_guardrails.stream_filter import StreamFilter
 
 
@@ -71,6 +72,7 @@ class Pump:
         self._patience = patience
         self._wall = wall
         self._prologue_sent = False
+        self._sources = SourceLine(())
         self._stopping: FinishReason | None = None
         """Set once the answer is not to go on; the engine's End is only awaited for its usage."""
         self._ended = False
@@ -162,6 +164,7 @@ class Pump:
             self._parked_end = None
         if not self._prologue_sent:
             self._prologue_sent = True
+            self._sources = SourceLine(frame.citations)
             await self._out.send(frame)
 
     async def _on_data(self, frame: Data) -> None:
@@ -170,6 +173,7 @@ class Pump:
         if self._stopping:
             return
         self.tally.completion_tokens += len(frame.token_ids)
+        self._sources.see(frame.text)
         await self._send_text(frame, self._text.push(frame.text))
         if self._text.blocked:
             self._stopping = "content_filter"
@@ -185,7 +189,7 @@ class Pump:
             return
         reason = self._stopping or frame.finish_reason
         if self._stopping is None:
-            rest = self._text.flush()
+            rest = self._text.push(self._sources.line()) + self._text.flush()
             if rest:
                 await self._send_text(frame, rest)
             if self._text.blocked:

@@ -43,10 +43,21 @@ async def test_an_answer_passes_frame_by_frame(bench: Bench) -> None:
     prologue, *data, end = await answer.received()
     assert isinstance(prologue, Prologue)
     assert (prologue.model, prologue.citations, prologue.guard) == ("m7", ("a.md",), answer.ack.instance)
-    assert [frame.text for frame in data if isinstance(frame, Data)] == ["It ", "", "work."]
+    texts = [frame.text for frame in data if isinstance(frame, Data)]
+    assert texts == ["It ", "", "work.", "\n\nSources: [1] a.md"]
     assert isinstance(end, End)
     assert (end.finish_reason, end.usage, end.blocks_freed) == ("stop", USAGE, 4)
     assert bench.cancels == []
+
+
+async def test_an_answer_over_documents_names_the_ones_that_it_cites(bench: Bench) -> None:
+    answer = await bench.open()
+    stream = answer.attempt()
+    await stream.send(answer.prologue(citations=("a.md", "b.md > B", "c.md")))
+    await stream.send(answer.data("Full [3"))
+    await stream.send(answer.data("], or busy [2]."))
+    await stream.send(answer.end())
+    assert (await answer.text())[0] == "Full [3], or busy [2].\n\nSources: [2] b.md > B; [3] c.md"
 
 
 async def test_the_trace_says_what_the_filter_did(bench: Bench) -> None:
