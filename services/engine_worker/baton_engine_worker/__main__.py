@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -22,6 +23,7 @@ from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
 from baton_engine_worker.work import Worker
 
+SWITCH_SECONDS = 0.0005
 MORE_THAN_THE_ENGINE_TAKES = 64
 """The engine itself refuses what is too much, with its queue length: the mailbox must not do it first."""
 
@@ -63,6 +65,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
 
 
 def main() -> None:
+    # The step loop's Python holds the interpreter for up to 5 ms by default; a frame must not wait that long.
+    sys.setswitchinterval(SWITCH_SECONDS)
     settings = load_settings(Settings)
     try:
         engine = AsyncEngine(settings.engine_config())

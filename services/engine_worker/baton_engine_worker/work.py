@@ -169,7 +169,7 @@ class EngineRun:
     async def _forward(self, stream: FrameStream) -> None:
         while self._last is None:
             delta = await self._deltas.get()
-            self._num_steps += 1
+            self._num_steps += bool(delta.token_ids)
             if delta.text or delta.token_ids:
                 await stream.send(
                     Data(
