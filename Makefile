@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test check format bench clean
+.PHONY: help install install-dev up test compose-test check format bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -24,6 +24,9 @@ up: install ## Start the whole system (ARGS="--no-large" etc. go to `baton up`)
 test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x" etc. go to pytest)
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+
+compose-test: install-dev ## Build the images and test the system under `docker compose` (needs a Docker engine)
+	@BATON_COMPOSE_TEST=1 $(VENV_PYTHON) -m pytest -rs -s $(or $(ARGS),tests/compose)
 
 check: install-dev ## Lint, format check, types, import rules
 	$(VENV_PYTHON) -m ruff check .

@@ -1,0 +1,89 @@
+"""docker-compose.yml against what the code says: services, user numbers, secrets, the one door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from baton_cli.cluster import NATS_UID, uid_of
+from baton_cli.up.settings import SERVICES
+from baton_common.catalog import load_catalog
+
+ROOT = Path(__file__).parents[2]
+TORCH = {"embedder", "engine_worker", "cli"}
+"""The last converts models."""
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def ours(compose: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """By service of Baton: its containers."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in compose["services"].values():
+        if "build" in entry:
+            found.setdefault(entry["build"]["args"]["SERVICE"], []).append(entry)
+    return found
+
+
+def test_every_service_has_its_own_image(ours: dict[str, list[dict[str, Any]]]) -> None:
+    assert set(ours) == {*SERVICES, "cli"}
+    images = [entries[0]["image"] for entries in ours.values()]
+    assert len(set(images)) == len(images)
+    assert len(ours["engine_worker"]) == 2
+
+
+def test_user_numbers_are_those_that_the_secrets_are_given_to(
+    compose: dict[str, Any], ours: dict[str, list[dict[str, Any]]]
+) -> None:
+    for service in SERVICES:
+        for entry in ours[service]:
+            assert entry["build"]["args"]["SERVICE_UID"] == uid_of(service)
+    assert compose["services"]["nats"]["user"] == f"{NATS_UID}:{NATS_UID}"
+
+
+def test_only_the_edge_publishes_a_port_and_only_on_loop_back(compose: dict[str, Any]) -> None:
+    published = {name: entry["ports"] for name, entry in compose["services"].items() if "ports" in entry}
+    assert published == {"edge_api": ["127.0.0.1:${BATON_PORT:-8080}:8080"]}
+    outside = {name for name, entry in compose["services"].items() if "outside" in entry["networks"]}
+    assert outside == {"edge_api", "setup"}
+
+
+def test_no_service_is_told_a_secret_by_the_file(ours: dict[str, list[dict[str, Any]]]) -> None:
+    secret = {"BATON_NATS_PASSWORD", "BATON_VAULT_KEY", "BATON_DATABASE_URL", "BATON_DEV_KEY"}
+    for service in SERVICES:
+        for entry in ours[service]:
+            assert not secret & set(entry["environment"])
+            assert "secrets:/run/baton:ro" in entry["volumes"]
+
+
+def test_torch_is_only_where_models_run(ours: dict[str, list[dict[str, Any]]]) -> None:
+    with_torch = {service for service, (entry, *_) in ours.items() if entry["build"]["args"].get("TORCH")}
+    assert with_torch == TORCH
+
+
+def test_a_service_has_longer_to_stop_than_to_drain(ours: dict[str, list[dict[str, Any]]]) -> None:
+    for service in SERVICES:
+        for entry in ours[service]:
+            drain = float(entry["environment"]["BATON_DRAIN_SECONDS"])
+            assert float(entry["stop_grace_period"].removesuffix("s")) > drain
+
+
+def test_services_wait_for_their_secrets_and_for_the_bus(ours: dict[str, list[dict[str, Any]]]) -> None:
+    for service in SERVICES:
+        for entry in ours[service]:
+            waits = entry["depends_on"]
+            assert waits["setup"]["condition"] == "service_completed_successfully"
+            assert waits["nats"]["condition"] == "service_healthy"
+            assert entry["restart"] == "unless-stopped"
+
+
+def test_the_engines_serve_the_catalogs_defaults(ours: dict[str, list[dict[str, Any]]]) -> None:
+    served = [entry["environment"]["BATON_MODEL"] for entry in ours["engine_worker"]]
+    assert served == [model.name for model in load_catalog().defaults]
