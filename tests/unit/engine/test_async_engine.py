@@ -59,6 +59,21 @@ async def started(**changes: Any) -> AsyncEngine:
     return engine
 
 
+def step_gate(engine: AsyncEngine) -> threading.Event:
+    """While the event is cleared, the engine stands still before its next step."""
+    gate = threading.Event()
+    gate.set()
+    core = engine._engine.core  # type: ignore[union-attr]
+    step = core.step
+
+    def gated() -> list[RequestDelta]:
+        assert gate.wait(60)
+        return step()
+
+    core.step = gated  # type: ignore[method-assign]
+    return gate
+
+
 async def soon(event: asyncio.Event) -> None:
     await asyncio.wait_for(event.wait(), 20)
 
@@ -85,13 +100,22 @@ async def test_requests_run_together_in_the_engine_thread() -> None:
 
 async def test_cancel_reports_the_freed_blocks_and_is_over_when_its_future_is_done() -> None:
     engine = await started()
+    gate = step_gate(engine)
     stream = Stream()
-    engine.submit(ask("a", LONG, tuple(range(40))), stream)
+
+    def stop_after_the_first(delta: RequestDelta) -> None:
+        if not stream.deltas:
+            gate.clear()
+        stream(delta)
+
+    engine.submit(ask("a", LONG, tuple(range(40))), stop_after_the_first)
     await soon(stream.begun)
-    report = await asyncio.wrap_future(engine.cancel("a"))
+    cancelling = engine.cancel("a")
+    gate.set()
+    report = await asyncio.wrap_future(cancelling)
     assert report.found
     assert report.blocks_freed >= 3
-    assert report.completion_tokens == sum(len(delta.token_ids) for delta in stream.deltas)
+    assert report.completion_tokens == sum(len(delta.token_ids) for delta in stream.deltas) <= 2
     assert stream.last.finish_reason == "cancelled"
     assert stream.last.blocks_freed == report.blocks_freed
     assert engine.stats().kv_blocks_held == 0
@@ -102,11 +126,18 @@ async def test_cancel_reports_the_freed_blocks_and_is_over_when_its_future_is_do
 
 async def test_what_waits_is_bounded_and_refused_at_once() -> None:
     engine = await started(max_num_seqs=1, max_waiting_requests=2)
+    gate = step_gate(engine)
     first = Stream()
-    engine.submit(ask("running", LONG), first)
+
+    def stop_after_the_first(delta: RequestDelta) -> None:
+        if not first.deltas:
+            gate.clear()
+        first(delta)
+
+    engine.submit(ask("running", LONG), stop_after_the_first)
     await soon(first.begun)
-    assert engine.submit(ask("w1"), Stream()).queue_position == 0
-    second = engine.submit(ask("w2"), Stream())
+    assert engine.submit(ask("w1", LONG), Stream()).queue_position == 0
+    second = engine.submit(ask("w2", LONG), Stream())
     assert (second.queue_position, second.waiting, second.running) == (1, 1, 1)
     with pytest.raises(QueueFull, match="2 requests"):
         engine.submit(ask("w3"), Stream())
@@ -114,7 +145,9 @@ async def test_what_waits_is_bounded_and_refused_at_once() -> None:
         engine.submit(ask("w1"), Stream())
     assert engine.stats().waiting == 2
     assert engine.stats().waiting_tokens == 6
-    assert (await asyncio.wrap_future(engine.cancel("w2"))).found
+    cancelling = engine.cancel("w2")
+    gate.set()
+    assert (await asyncio.wrap_future(cancelling)).found
     engine.submit(ask("w3"), Stream())
     await engine.close()
 
@@ -181,9 +214,12 @@ async def test_a_fault_of_the_step_loop_fails_every_held_request_and_is_reported
         return original(plan)
 
     core.runner.run = dying  # type: ignore[method-assign]
+    gate = step_gate(engine)
+    gate.clear()
     running, waiting = Stream(), Stream()
     engine.submit(ask("running", LONG), running)
     engine.submit(ask("waiting"), waiting)
+    gate.set()
     for stream in (running, waiting):
         await soon(stream.finished)
         assert stream.last.finish_reason == "error"
@@ -221,10 +257,15 @@ async def test_even_a_core_that_is_broken_through_and_through_leaves_nobody_wait
 
 async def test_closing_answers_what_is_held() -> None:
     engine = await started(max_num_seqs=1)
+    gate = step_gate(engine)
+    gate.clear()
     running, waiting = Stream(), Stream()
     engine.submit(ask("running", LONG), running)
     engine.submit(ask("waiting", LONG), waiting)
-    await engine.close()
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    gate.set()
+    await closing
     await engine.close()
     for stream in (running, waiting):
         assert stream.last.error is not None
