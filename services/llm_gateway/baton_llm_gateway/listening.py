@@ -1,0 +1,128 @@
+"""Listening to one attempt until it is over: the engine's frames, silence, gaps, and what we tell ourselves.
+
+Everything comes through one queue, in order: the frames as they are, and our own notes (the client left, the
+replica or the guard was lost) as Error frames from ourselves. Does not know what follows a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from baton_common.errors import StreamBroken
+from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Data, End, Error
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.cancellation import Cancellation
+
+log = logging.getLogger(__name__)
+
+LAST_WORD_SECONDS = 2.0
+"""How long a cancelled engine may take to say what it had used."""
+PROBE_SECONDS = 1.0
+"""A replica silent for this long is asked whether we missed something; one that is gone is found so."""
+CANCELLED = ErrorBody(code="client_closed_request", message="The request was cancelled.", stop="llm_gateway")
+
+
+def replica_lost(replica: str) -> ErrorBody:
+    return ErrorBody(code="stop_lost", message=f"Replica {replica} is gone.", stop="engine_worker")
+
+
+class Listener:
+    """`queue` stays its owner's; `ourselves` is the instance that notes are signed with."""
+
+    def __init__(
+        self,
+        queue: FrameQueue,
+        cancellation: Cancellation,
+        *,
+        request_id: str,
+        ourselves: str,
+        stall_seconds: float,
+    ) -> None:
+        self._queue = queue
+        self._cancellation = cancellation
+        self._request_id = request_id
+        self._ourselves = ourselves
+        self._stall_seconds = stall_seconds
+
+    def note(self, error: ErrorBody, attempt: int = 1) -> None:
+        """Heard after the frames that came before it. `attempt` matters for a lost replica only."""
+        self._queue.put(
+            Error(request_id=self._request_id, attempt=attempt, sender=self._ourselves, error=error)
+        )
+
+    async def until_over(self, attempt: Attempt) -> None:
+        """A cancel does not end it: the engine's own last word does, with what was used; or its silence."""
+        loop = asyncio.get_running_loop()
+        last_word_by: float | None = None
+        while not attempt.over:
+            if self._cancellation.is_set and last_word_by is None:
+                last_word_by = loop.time() + LAST_WORD_SECONDS
+            try:
+                async with asyncio.timeout_at(last_word_by or self._stalls_at(attempt)):
+                    frame = await self._queue.get(PROBE_SECONDS)
+            except TimeoutError:
+                self._hear_silence(attempt)
+            except StreamBroken as broken:
+                self._hear_break(attempt, broken)
+            else:
+                self._hear(attempt, frame)
+
+    async def last_word(self, attempt: Attempt) -> None:
+        """Bounded: for an attempt that we give up ourselves."""
+        try:
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                while not attempt.over:
+                    self._hear(attempt, await self._queue.get())
+        except (TimeoutError, StreamBroken) as error:
+            log.warning("no last word of %s: %s", attempt.replica, error or "silence")
+
+    def _stalls_at(self, attempt: Attempt) -> float | None:
+        """Before the first token silence is waiting, and bounded by the deadline."""
+        if not attempt.has_content:
+            return None
+        return asyncio.get_running_loop().time() + self._stall_seconds
+
+    def _hear(self, attempt: Attempt, frame: AnyFrame) -> None:
+        if isinstance(frame, Error) and frame.sender == self._ourselves:
+            self._hear_ourselves(attempt, frame)
+            return
+        if (frame.sender, frame.attempt) != (attempt.replica, attempt.number):
+            return  # a late word of an attempt that was given up
+        match frame:
+            case Data():
+                attempt.add(frame)
+            case End():
+                attempt.end(frame)
+            case Error():
+                attempt.fail(frame.error, frame.usage)
+            case _:
+                pass
+
+    def _hear_ourselves(self, attempt: Attempt, note: Error) -> None:
+        """A lost replica concerns its own attempt only, a lost guard all of them; a cancel is waited out."""
+        if note.error.stop == "engine_worker" and note.attempt != attempt.number:
+            return
+        if note.error.code != "client_closed_request":
+            attempt.fail(note.error)
+
+    def _hear_silence(self, attempt: Attempt) -> None:
+        if self._cancellation.is_set:
+            attempt.cancel()
+            return
+        seconds = self._stall_seconds
+        text = f"Replica {attempt.replica} sent nothing for {seconds:g} s in the middle of the answer."
+        attempt.fail(ErrorBody(code="upstream_error", message=text, stop="engine_worker"))
+
+    def _hear_break(self, attempt: Attempt, broken: StreamBroken) -> None:
+        if broken.sender != attempt.replica and not isinstance(broken, QueueOverflow):
+            return  # the replica of an earlier attempt
+        if self._cancellation.is_set:
+            attempt.cancel()
+        elif broken.lost:
+            attempt.fail(replica_lost(broken.sender))
+        else:
+            text = f"Frames of the answer are missing: {broken}."
+            attempt.fail(ErrorBody(code="stream_gap", message=text, stop="engine_worker"))
