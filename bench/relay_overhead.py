@@ -208,7 +208,7 @@ def report(samples: list[dict[str, Any]], traces: list[dict[str, Any]], tokens: 
         ("a token, engine to socket", _quantile(delays, 0.5), _quantile(delays, 0.99)),
     ]
     sys.stdout.write(
-        f"\n{len(samples)} questions one at a time, {tokens} tokens each, engine answers at once\n\n"
+        f"\n{len(samples)} questions one at a time, {tokens} tokens each\n\n"
     )
     sys.stdout.write(f"{'':62}{'p50 ms':>9}{'p99 ms':>9}\n")
     for row, half, most in table:
