@@ -207,15 +207,12 @@ def report(samples: list[dict[str, Any]], traces: list[dict[str, Any]], tokens: 
         ("the same without the named-entity model", _quantile(without, 0.5), _quantile(without, 0.99)),
         ("a token, engine to socket", _quantile(delays, 0.5), _quantile(delays, 0.99)),
     ]
-    sys.stdout.write(
-        f"\n{len(samples)} questions one at a time, {tokens} tokens each\n\n"
-    )
+    sys.stdout.write(f"\n{len(samples)} questions one at a time, {tokens} tokens each\n\n")
     sys.stdout.write(f"{'':62}{'p50 ms':>9}{'p99 ms':>9}\n")
     for row, half, most in table:
         sys.stdout.write(f"{row:62}{half:9.2f}{most:9.2f}\n")
     sys.stdout.write(
-        "\nThe rows of the stops overlap with the bus rows that follow them (a stop's span ends when the next has "
-        "acknowledged).\n"
+        "\nA stop's row ends when the next one has acknowledged, so it overlaps with the bus row after it.\n"
     )
     RESULTS.parent.mkdir(exist_ok=True)
     data = {
