@@ -55,8 +55,8 @@ class Gateway:
         if key and last.outcome == "finished" and last.model == choice.model:
             self._remember(key, last)
         await relay.see_stored()
-        if relay.guard_lost and last.error:
-            raise RequestFailed(last.error)
+        if error := relay.error_past_the_guard(last):
+            raise RequestFailed(error)
 
     def _cache_key(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> str | None:
         """None: this request neither reads the cache nor writes it."""

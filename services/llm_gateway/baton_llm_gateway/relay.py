@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 ROUTE_ACK_SECONDS = 4.0
 """The router's word comes after a replica's, which may take a while to tokenise."""
+OVERTAKEN_SECONDS = 0.25
+"""The engine's word that it was cancelled may come before the cancel itself."""
 LEDGER_SECONDS = 1.0
 """How long the request waits, in the trace, for its record to be stored; storing goes on without it."""
 
@@ -68,8 +70,7 @@ class Relay:
         self._books = books
         self._limits = limits
         self._cancellation = cancellation
-        self.guard_lost = False
-        """Our way to the edge is gone: what ended the request must go there directly."""
+        self._guard_lost = False
         self._cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
         self._failed_replicas: list[str] = []
@@ -81,11 +82,23 @@ class Relay:
         self._cancellation.wake = lambda: self._listener.note(CANCELLED)
         try:
             last = await self._attempts()
+            if last.outcome == "cancelled" and not self._cancellation.is_set:
+                await self._cancellation.within(OVERTAKEN_SECONDS)
             await self._close(last)
         finally:
             unwatch()
             self._queue.close()
         return last
+
+    def error_past_the_guard(self, last: Attempt) -> ErrorBody | None:
+        """What the edge must hear from us directly: the guard, our way there, is gone; or the engine stopped
+        although nobody had cancelled, because it missed one of those who wait for the answer."""
+        if self._guard_lost:
+            return last.error or _guard_lost(self._guard)
+        if last.outcome == "cancelled" and not self._cancellation.is_set:
+            text = f"Replica {last.replica} gave the request up: it lost sight of the edge or the guard."
+            return ErrorBody(code="stop_lost", message=text, stop="engine_worker")
+        return None
 
     async def see_stored(self) -> None:
         """After all has been told: that the rows are stored belongs into the trace."""
@@ -109,7 +122,7 @@ class Relay:
                 failures=failures,
                 max_attempts=self._limits.max_attempts,
                 has_content=attempt.has_content,
-                is_gone=self._cancellation.is_set or self.guard_lost,
+                is_gone=self._cancellation.is_set or self._guard_lost,
                 has_other=choice.other is not None and model == choice.model,
             )
             if verdict == "give_up":
@@ -231,9 +244,13 @@ class Relay:
             log.warning("not told: %s", error)
 
     def _on_guard_lost(self, instance: str) -> None:
-        self.guard_lost = True
-        text = f"{instance}, which filtered the answer, is gone."
-        self._listener.note(ErrorBody(code="stop_lost", message=text, stop="output_guardrails"))
+        self._guard_lost = True
+        self._listener.note(_guard_lost(instance))
+
+
+def _guard_lost(instance: str) -> ErrorBody:
+    text = f"{instance}, which filtered the answer, is gone."
+    return ErrorBody(code="stop_lost", message=text, stop="output_guardrails")
 
 
 def _final(attempt: Attempt, original: ErrorBody) -> ErrorBody:
