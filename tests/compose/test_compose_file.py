@@ -13,7 +13,7 @@ from baton_cli.up.settings import SERVICES
 from baton_common.catalog import load_catalog
 
 ROOT = Path(__file__).parents[2]
-TORCH = {"embedder", "engine_worker", "cli"}
+TORCH = {"embedder", "engine_worker", "setup"}
 """The last converts models."""
 
 
@@ -27,15 +27,22 @@ def ours(compose: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """By service of Baton: its containers."""
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in compose["services"].values():
-        if "build" in entry:
-            found.setdefault(entry["build"]["args"]["SERVICE"], []).append(entry)
+        service = entry["image"].removeprefix("baton/").partition(":")[0]
+        if service != entry["image"].partition(":")[0]:
+            found.setdefault(service, []).append(entry)
     return found
 
 
+def arguments(ours: dict[str, list[dict[str, Any]]], service: str) -> dict[str, Any]:
+    """Of the one build of its image."""
+    (build,) = [entry["build"] for entry in ours[service] if "build" in entry]
+    return build["args"]
+
+
 def test_every_service_has_its_own_image(ours: dict[str, list[dict[str, Any]]]) -> None:
-    assert set(ours) == {*SERVICES, "cli"}
-    images = [entries[0]["image"] for entries in ours.values()]
-    assert len(set(images)) == len(images)
+    assert set(ours) == {*SERVICES, "setup"}
+    built = {service: arguments(ours, service)["SERVICE"] for service in ours}
+    assert built == {service: service for service in SERVICES} | {"setup": "cli"}
     assert len(ours["engine_worker"]) == 2
 
 
@@ -43,8 +50,7 @@ def test_user_numbers_are_those_that_the_secrets_are_given_to(
     compose: dict[str, Any], ours: dict[str, list[dict[str, Any]]]
 ) -> None:
     for service in SERVICES:
-        for entry in ours[service]:
-            assert entry["build"]["args"]["SERVICE_UID"] == uid_of(service)
+        assert arguments(ours, service)["SERVICE_UID"] == uid_of(service)
     assert compose["services"]["nats"]["user"] == f"{NATS_UID}:{NATS_UID}"
 
 
@@ -64,7 +70,7 @@ def test_no_service_is_told_a_secret_by_the_file(ours: dict[str, list[dict[str, 
 
 
 def test_torch_is_only_where_models_run(ours: dict[str, list[dict[str, Any]]]) -> None:
-    with_torch = {service for service, (entry, *_) in ours.items() if entry["build"]["args"].get("TORCH")}
+    with_torch = {service for service in ours if arguments(ours, service).get("TORCH")}
     assert with_torch == TORCH
 
 
