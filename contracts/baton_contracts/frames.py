@@ -141,6 +141,10 @@ class Cancel(WireModel):
     attempt: int | None = Field(
         default=None, description="Only this engine attempt; None: the whole request."
     )
+    run_id: str | None = Field(
+        default=None,
+        description="The run that is meant. With it, a cancel that overtakes its request is remembered.",
+    )
 
 
 class CancelAck(WireModel):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from baton_common.node import Node
 
 H = TypeVar("H", bound=Handoff)
+_CANCEL_AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,22 @@ class _Baton(Generic[H]):
         self.cancelled_because: str | None = None
 
     async def stop(self, cancel: Cancel) -> int | None:
-        self.cancelled_because = cancel.reason
+        if cancel.attempt is None:
+            self.cancelled_because = cancel.reason
         if self.context.on_cancel:
             return await self.context.on_cancel(cancel)
-        if self.task:
-            self.task.cancel()
-            await asyncio.wait([self.task])
+        if self.task and cancel.attempt in (None, self.message.envelope.attempt):
+            self.cancelled_because = cancel.reason
+            await _end(self.task)
         return None
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancels until it has ended: on Python 3.11 `asyncio.wait_for` swallows a cancel that arrives together
+    with its result."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
 
 
 class Actor(Generic[H]):
@@ -177,7 +187,7 @@ class Actor(Generic[H]):
     async def _run(self, baton: _Baton[H]) -> None:
         context = baton.context
         request_id_var.set(context.request_id)
-        release = self._node.cancels.register(context.request_id, baton.stop)
+        release = self._node.cancels.register(context.request_id, baton.stop, context.envelope.run_id)
         status = "ok"
         try:
             if not self._ack_by_handler:

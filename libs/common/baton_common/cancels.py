@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from baton_common.bus import Bus, BusMessage, Subscription
+from baton_common.clock import Clock
 from baton_common.errors import BusError
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
@@ -18,16 +20,25 @@ from baton_contracts.subjects import Service
 
 log = logging.getLogger(__name__)
 
+_REMEMBERED = 4096
+_REMEMBERED_SECONDS = 5.0
+"""Longer than a handoff is under way."""
+
 OnCancel = Callable[[Cancel], Awaitable[int | None]]
 """Stops one part; returns the KV blocks freed, if it knows of any."""
 
 
 class CancelTree:
-    def __init__(self, bus: Bus, service: Service, instance: str) -> None:
+    """A cancel may come just before a request does: it is remembered for a while, so that whoever takes the
+    request afterwards is stopped too."""
+
+    def __init__(self, bus: Bus, service: Service, instance: str, clock: Clock) -> None:
         self._bus = bus
         self._service: Service = service
         self._instance = instance
+        self._clock = clock
         self._holders: dict[str, list[OnCancel]] = {}
+        self._early: OrderedDict[str, tuple[float, Cancel]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscription: Subscription | None = None
 
@@ -38,9 +49,11 @@ class CancelTree:
         if self._subscription:
             await self._subscription.unsubscribe()
 
-    def register(self, request_id: str, on_cancel: OnCancel) -> Callable[[], None]:
+    def register(self, request_id: str, on_cancel: OnCancel, run_id: str = "") -> Callable[[], None]:
         """Returns the function that takes the part out again; idempotent."""
         self._holders.setdefault(request_id, []).append(on_cancel)
+        if cancel := self._cancelled_before(request_id, run_id):
+            self._begin([on_cancel], cancel, reply="")
 
         def release() -> None:
             parts = self._holders.get(request_id, [])
@@ -57,15 +70,32 @@ class CancelTree:
 
     def _on_message(self, message: BusMessage) -> None:
         request_id = subjects.request_id_of(message.subject)
-        parts = self._holders.get(request_id)
-        if not parts:
-            return
         try:
             cancel = Cancel.decode(message.payload)
         except MalformedMessage as error:
             log.warning("cancel ignored: %s", error)
             return
-        task = asyncio.create_task(self._stop(list(parts), cancel, message.reply))
+        if cancel.run_id and cancel.attempt is None:
+            self._remember(request_id, cancel)
+        if parts := self._holders.get(request_id):
+            self._begin(list(parts), cancel, message.reply)
+
+    def _remember(self, request_id: str, cancel: Cancel) -> None:
+        now = self._clock.monotonic()
+        self._early[request_id] = (now, cancel)
+        while self._early:
+            oldest = next(iter(self._early))
+            if len(self._early) <= _REMEMBERED and now - self._early[oldest][0] <= _REMEMBERED_SECONDS:
+                return
+            del self._early[oldest]
+
+    def _cancelled_before(self, request_id: str, run_id: str) -> Cancel | None:
+        heard_at, cancel = self._early.get(request_id, (0.0, None))
+        is_fresh = self._clock.monotonic() - heard_at <= _REMEMBERED_SECONDS
+        return cancel if cancel and is_fresh and cancel.run_id == run_id else None
+
+    def _begin(self, parts: list[OnCancel], cancel: Cancel, reply: str) -> None:
+        task = asyncio.create_task(self._stop(parts, cancel, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -87,6 +87,8 @@ class CatalogModel:
     file: Digest | None
     """Size and digest of the joined file; None for a hub repository, which has many files."""
     source: Source
+    generation: Mapping[str, float]
+    """Sampling where a request names none: written into the model's generation_config.json."""
 
     @property
     def checked_file(self) -> Digest:
@@ -187,6 +189,12 @@ class _Table:
     def table(self, key: str) -> _Table:
         return _Table(self.at(key), cast("Mapping[str, object]", self.get(key, dict)))
 
+    def optional_table(self, key: str) -> _Table:
+        return self.table(key) if key in self._values else _Table(self.at(key), {})
+
+    def names(self) -> list[str]:
+        return list(self._values)
+
     def tables(self, key: str) -> list[tuple[str, _Table]]:
         inner = self.table(key)
         return [(name, inner.table(name)) for name in inner._values]
@@ -219,7 +227,26 @@ def _model(name: str, table: _Table) -> CatalogModel:
         file_name=_file_name(file) if file else "",
         file=_digest(file) if file else None,
         source=source,
+        generation=MappingProxyType(_generation(table.optional_table("generation"))),
     )
+
+
+def _generation(table: _Table) -> dict[str, float]:
+    bounds: dict[str, tuple[type[int] | type[float], float]] = {
+        "temperature": (float, 2.0),
+        "top_p": (float, 1.0),
+        "top_k": (int, 1_000_000),
+    }
+    found: dict[str, float] = {}
+    for key in table.names():
+        if key not in bounds:
+            raise table.fail(key, f"must be one of {', '.join(bounds)}")
+        kind, most = bounds[key]
+        value = cast("float", table.get(key, kind))
+        if not 0 <= value <= most:
+            raise table.fail(key, f"must be from 0 to {most:g}, is {value:g}")
+        found[key] = value
+    return found
 
 
 def _file_name(table: _Table) -> str:

@@ -46,7 +46,7 @@ class Node:
         self.log = logging.getLogger(service)
         self.state: State = "starting"
         self.leases = LeaseBoard(bus, self.clock)
-        self.cancels = CancelTree(bus, service, self.instance)
+        self.cancels = CancelTree(bus, service, self.instance, self.clock)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
         self._actors: list[Inbox] = []
         self._beat: asyncio.Task[None] | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -30,7 +31,8 @@ becomes ready between the two."""
 
 
 def run_service(service: Service, settings: ServiceSettings, wire: Wire) -> None:
-    """Runs until SIGTERM or SIGINT, then drains. A second signal ends at once."""
+    """Runs until SIGTERM or SIGINT, then drains. A signal during the start, or a second one, ends at once.
+    Does not return from a clean end: threads of libraries are not waited for, there is nothing left to do."""
     configure_logging(service, settings.log_format, settings.log_level)
     try:
         uvloop.run(_serve(service, settings, wire))
@@ -44,6 +46,7 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, stopping)
+    leaving = asyncio.create_task(_leave_unready(stopping))
     user = settings.nats_user
     bus = await NatsBus.connect(
         settings.nats_url,
@@ -56,6 +59,7 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
     try:
         await node.start()
         async with wire(node, bus):
+            leaving.cancel()
             await node.become_ready()
             log.info("%s is ready", node.instance)
             if settings.instance_file:
@@ -66,6 +70,21 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
         await node.stop()
     finally:
         await bus.close()
+    _leave()
+
+
+async def _leave_unready(stopping: asyncio.Event) -> None:
+    """A process that is still waiting for its bus or loading its model holds nothing: it just ends."""
+    await stopping.wait()
+    log.info("stopped before it was ready")
+    _leave()
+
+
+def _leave() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _on_signal(stopping: asyncio.Event) -> None:

@@ -148,7 +148,7 @@ class RelayCall:
         """Tells whoever holds a part. Asked again while nobody who runs it has answered: a cancel may
         overtake the handoff that it is meant for."""
         outcome = CancelOutcome()
-        cancel = Cancel(request_id=self._envelope.request_id, reason=reason)
+        cancel = Cancel(request_id=self._envelope.request_id, reason=reason, run_id=self._envelope.run_id)
         cached = self.prologue is not None and self.prologue.cache != "none"
         for _ in range(1 if cached else 3):
             try:

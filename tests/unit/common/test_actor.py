@@ -230,6 +230,55 @@ async def test_cancel_stops_exactly_that_request_and_is_acknowledged(rig: Rig) -
     assert rig.traces[0].spans[-1].attributes["cancelled"] == "client_disconnected"
 
 
+async def test_a_cancel_that_overtakes_its_request_stops_it_too(rig: Rig) -> None:
+    started = list[str]()
+
+    async def wait(context: RequestContext, message: PromptHandoff) -> None:
+        started.append(context.envelope.run_id)
+        await asyncio.Event().wait()
+
+    actor = await rig.start(wait)
+    envelope = make_envelope(run_id="11111111")
+    cancel = Cancel(request_id=envelope.request_id, reason="client_disconnected", run_id="11111111")
+    await broadcast_cancel(rig.bus, cancel, timeout=0.01, enough=1)
+    await rig.hand(envelope)
+    await eventually(lambda: bool(rig.traces) and actor.num_held == 0)
+    assert rig.traces[0].spans[-1].status == "cancelled"
+    await rig.hand(envelope.model_copy(update={"run_id": "22222222"}))  # the same id, asked anew
+    await eventually(lambda: "22222222" in started)
+    assert actor.num_held == 1
+
+
+async def test_a_cancel_that_is_swallowed_is_given_again(rig: Rig) -> None:
+    swallowed = list[int]()
+
+    async def stubborn(context: RequestContext, message: PromptHandoff) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed.append(1)
+        await asyncio.Event().wait()
+
+    actor = await rig.start(stubborn)
+    envelope = make_envelope()
+    await rig.hand(envelope)
+    cancel = Cancel(request_id=envelope.request_id, reason="client_disconnected")
+    assert len(await broadcast_cancel(rig.bus, cancel, timeout=2, enough=1)) == 1
+    assert (swallowed, actor.num_held) == ([1], 0)
+
+
+async def test_a_cancel_of_another_attempt_does_not_touch_this_one(rig: Rig) -> None:
+    async def wait(context: RequestContext, message: PromptHandoff) -> None:
+        await asyncio.Event().wait()
+
+    actor = await rig.start(wait)
+    envelope = make_envelope(attempt=2)
+    await rig.hand(envelope)
+    cancel = Cancel(request_id=envelope.request_id, reason="superseded", attempt=1)
+    await broadcast_cancel(rig.bus, cancel, timeout=0.05, enough=1)
+    assert actor.num_held == 1
+
+
 async def test_a_crash_behind_the_actor_answers_all_it_held(rig: Rig) -> None:
     async def wait(context: RequestContext, message: PromptHandoff) -> None:
         await asyncio.Event().wait()

