@@ -46,6 +46,10 @@ def test_every_service_has_its_own_image(ours: dict[str, list[dict[str, Any]]]) 
     assert len(ours["engine_worker"]) == 2
 
 
+def test_our_images_are_never_pulled(ours: dict[str, list[dict[str, Any]]]) -> None:
+    assert {entry.get("pull_policy") for entries in ours.values() for entry in entries} == {"never"}
+
+
 def test_user_numbers_are_those_that_the_secrets_are_given_to(
     compose: dict[str, Any], ours: dict[str, list[dict[str, Any]]]
 ) -> None:
