@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +15,8 @@ from nats.aio.client import Client
 
 from baton_contracts import subjects
 from baton_contracts.heartbeats import Lease, State
-from tests.compose.docker_script import load_script
+from tests.compose.docker_script import FOLDER, load_script
+from tests.support.service_process import running_service
 
 health = load_script("health")
 INSTANCE = "edge_api-0011aabb"
@@ -48,6 +51,18 @@ async def test_it_tells_the_state_of_the_lease(bus: Client, nats_url: str, state
         beating.cancel()
 
 
+async def test_a_real_service_is_healthy_from_ready_to_its_end(nats_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "instance"
+    environment = {"BATON_NATS_URL": nats_url, "BATON_HOME": str(tmp_path), "BATON_INSTANCE_FILE": str(file)}
+    async with running_service("inference_router", environment) as service:
+        instance = file.read_text()
+        assert instance.startswith("inference_router-")
+        assert await check(nats_url, 10, instance) == "ready"
+        await service.kill()
+        with pytest.raises((ValueError, OSError), match=r"no lease|timed out"):
+            await check(nats_url, 1.2, instance)
+
+
 async def test_another_instances_lease_is_none_of_ours(bus: Client, nats_url: str) -> None:
     beating = asyncio.create_task(beat(bus, "ready", instance="edge_api-ffffffff"))
     try:
@@ -79,3 +94,12 @@ def test_a_service_that_is_still_starting_says_so(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(health, "own_environment", dict)
     with pytest.raises(SystemExit, match="the service is starting"):
         health.main()
+
+
+def test_a_container_without_its_secrets_says_what_to_mount() -> None:
+    environment = {"PATH": os.environ["PATH"], "BATON_SERVICE": "no_such_service"}
+    done = subprocess.run(
+        ["sh", str(FOLDER / "entrypoint.sh")], check=False, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2
+    assert "/run/baton/env/no_such_service.env can't be read" in done.stderr

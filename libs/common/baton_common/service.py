@@ -61,9 +61,9 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
         async with wire(node, bus):
             leaving.cancel()
             await node.become_ready()
-            log.info("%s is ready", node.instance)
             if settings.instance_file:
                 settings.instance_file.write_text(node.instance, encoding="ascii")
+            log.info("%s is ready", node.instance)
             await stopping.wait()
             log.info("draining %d requests", node.num_held)
             await node.drain(settings.drain_seconds)

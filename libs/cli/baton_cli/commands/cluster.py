@@ -49,5 +49,6 @@ def prepare(
 def _pull(home: Home) -> None:
     with pull_progress(console) as progress:
         puller = Puller(ModelStore(home.models), load_catalog(), progress)
-        for model in puller.pull_defaults(large=wants_large(os.environ)):
-            progress.note(f"{model.manifest.name} is in {model.path}")
+        pulled = list(puller.pull_defaults(large=wants_large(os.environ)))
+    for model in pulled:
+        console.print(f"{model.manifest.name} is in {model.path}", soft_wrap=True)
