@@ -178,8 +178,8 @@ FILTER = ", of which opening the output filter"
 
 
 def _milliseconds_by_row(trace: dict[str, Any]) -> dict[str, float]:
-    """The way to the engine, without overlap: a stop's time from taking the request until it hands it on, then
-    the bus until the next stop has taken it."""
+    """The way to the engine, without overlap: a stop's time from taking the request until it hands it on,
+    then the bus until the next stop has taken it."""
     spans = trace["spans"]
     taken = {span["stop"]: span for span in spans if span["name"] == "handle"}
     hops = {span["stop"]: span for span in spans if span["name"] == "hop"}
