@@ -10,8 +10,9 @@ from baton_common.settings import ServiceSettings
 
 
 class Settings(ServiceSettings):
-    system_prompt: str = "You are a helpful assistant. Answer briefly, and say so when you do not know."
-    """Used where the client sends no system message of its own."""
+    system_prompt: str = "You are a helpful assistant."
+    """Used where the client sends no system message of its own. Longer ones were tried: with them the default
+    model, which is small, answers "What is the capital of France?" in French and wrongly."""
     context_tokens: int = Field(default=8192, ge=256)
     """What the prompt and the answer may take together; older turns are dropped to fit."""
     answer_tokens: int = Field(default=1024, ge=1)
