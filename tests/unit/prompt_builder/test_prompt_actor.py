@@ -25,7 +25,7 @@ from tests.support.prompt_stage import (
 )
 
 ZEBRA = "# Zebra\n\n## Food\n\nZebras mostly graze on savanna grasses.\n"
-DEFAULT = "You are a helpful assistant. Answer briefly, and say so when you do not know."
+DEFAULT = "You are a helpful assistant."
 
 
 async def _memory() -> MemoryBus:
