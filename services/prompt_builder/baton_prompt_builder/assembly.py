@@ -14,11 +14,9 @@ from baton_contracts.prompt import Chunk, Message, Part, Prompt
 from baton_prompt_builder.ranking import Passage
 
 DOCUMENTS_MARK = "Documents:\n\n"
-QUESTION_MARK = (
-    "Using these documents, answer in one or two sentences and name the document like [1].\n\nQuestion: "
-)
-"""Of the wordings tried on both default models, the one with which they used the documents best. The models
-seldom cite by number: output guardrails add the line that names the sources."""
+QUESTION_MARK = "Using these documents, answer the question in one or two full sentences.\n\nQuestion: "
+"""Of nine wordings tried on the default models, the one that always gave an answer from the documents. Asked
+to cite by number, they answer with a number alone; output guardrails name the sources in a last line."""
 _MARKS_IN_DOCUMENT = re.compile(r"^(?=[ \t]*(?:\[\d+\]|Documents:|Question:))", re.MULTILINE)
 
 SYSTEM_ROLES = ("system", "developer")

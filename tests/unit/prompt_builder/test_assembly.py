@@ -28,7 +28,7 @@ def test_documents_stand_in_the_last_user_message_before_the_question() -> None:
         "Documents:\n\n"
         "[1] Errors > 503 > Queue:\nThe queue is full.\n\n"
         "[2] Errors:\nWait.\n\n\n"
-        "Using these documents, answer in one or two sentences and name the document like [1].\n\n"
+        "Using these documents, answer the question in one or two full sentences.\n\n"
         "Question: Why 503?"
     )
     kinds = [(part.origin, part.chunk_id) for part in prompt.messages[1].parts]
