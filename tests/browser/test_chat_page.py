@@ -57,13 +57,16 @@ async def ask(page: Page, question: str) -> None:
 
 
 async def test_a_question_is_answered_with_its_figures_and_ten_stops(page: Page, edge: FakeEdge) -> None:
-    edge.script = Script(tokens=["A **503** ", "means no seat [1]."], citations=["router.md · Refusals"])
+    edge.script = Script(
+        tokens=["A **503** ", "means no seat [1].", "\n\nSources: [1] router.md · Refusals"],
+        citations=["router.md · Refusals"],
+    )
     await ask(page, "Why a 503?")
     answer = page.get_by_role("article", name="Answer")
     await expect(answer.locator(".body")).to_have_text("A 503 means no seat 1.")
     await expect(answer.locator("strong")).to_have_text("503")
     await expect(answer.locator(".sources li")).to_have_text(["router.md · Refusals"])
-    await expect(answer.locator(".meta")).to_contain_text(re.compile(r"TTFT .* ms.*TPOT .* ms.*2 tokens"))
+    await expect(answer.locator(".meta")).to_contain_text(re.compile(r"TTFT .* ms.*TPOT .* ms.*3 tokens"))
     await expect(answer.locator(".meta")).to_contain_text(edge.request_ids[0])
     await expect(page.locator('.stop[data-state="passed"]')).to_have_count(10)
     await expect(page.locator(".stop .time")).to_have_text(["10.0 ms"] * 10)

@@ -33,8 +33,13 @@ export class Turn {
     this.drawing = null;
     const { log } = this;
     const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
-    renderText(this.body, this.text, { citationCount: this.citations.length, anchor: this.anchor });
+    renderText(this.body, this.prose(), { citationCount: this.citations.length, anchor: this.anchor });
     if (follows) log.scrollTop = log.scrollHeight;
+  }
+
+  // The answer without the line that names its sources: the list below it does.
+  prose() {
+    return this.citations.length ? this.text.replace(/\n\nSources: \[\d+\] [^\n]*$/, "") : this.text;
   }
 
   note(text) {
