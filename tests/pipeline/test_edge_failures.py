@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from baton_contracts import subjects
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Error, encode_frame
 from baton_contracts.heartbeats import Lease
 from baton_contracts.records import ConversationRecord
 from tests.support.edge_process import KEY, QUESTION, RunningEdge, Turn, instance_of, running_edge
@@ -218,6 +220,26 @@ async def test_a_prompt_builder_that_never_acknowledges_is_503_and_cancelled(nat
         assert (response.status_code, error_of(response)["code"]) == (503, "stop_unresponsive")
         assert response.headers["x-baton-stop"] == "prompt_builder"
         assert (await asyncio.wait_for(edge.relay.cancels.get(), 5)).reason == "lease_lost"
+
+
+@pytest.mark.parametrize(
+    ("teller", "cancels"), [("llm_gateway", ["lease_lost"]), ("output_guardrails", [])], ids=["another", "itself"]
+)
+async def test_a_later_stop_that_never_acknowledged_is_cancelled_too(
+    nats_url: str, teller: str, cancels: list[str]
+) -> None:
+    async def frozen_guard(turn: Turn) -> None:
+        text = "output_guardrails is there but did not take the request within 2.0 s."
+        error = ErrorBody(code="stop_unresponsive", message=text, stop="output_guardrails")
+        frame = Error(request_id=turn.request_id, sender=instance_of(teller), error=error)
+        await turn.relay.bus.publish(turn.stream.subject, encode_frame(frame))
+
+    async with running_edge(nats_url, frozen_guard) as edge, http(edge) as client:
+        response = await client.post(CHAT, json=QUESTION)
+        assert (response.status_code, error_of(response)["code"]) == (503, "stop_unresponsive")
+        await edge.relay.spans()  # sent once all is over
+        heard = [edge.relay.cancels.get_nowait().reason for _ in range(edge.relay.cancels.qsize())]
+        assert heard == cancels
 
 
 async def test_an_answer_that_others_cancelled_is_an_error(nats_url: str) -> None:

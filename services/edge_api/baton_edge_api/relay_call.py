@@ -106,7 +106,7 @@ class RelayCall:
         except StreamBroken as broken:
             raise Interrupted(self._broken(broken)) from broken
         if isinstance(frame, Error):
-            self.over = True
+            self.over = not _may_still_begin(frame)
             raise RequestFailed(frame.error)
         return frame
 
@@ -178,3 +178,10 @@ class RelayCall:
     def close(self) -> None:
         self._stop_watching()
         self._queue.close()
+
+
+def _may_still_begin(told: Error) -> bool:
+    """Somebody handed the request to a stop that did not take it in time: when that one wakes up, it finds the
+    request in its inbox and begins. One that says so of itself has ended it."""
+    stop = told.error.stop
+    return told.error.code == "stop_unresponsive" and not told.sender.startswith(f"{stop}-")
