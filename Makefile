@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test compose-test check format bench clean
+.PHONY: help install install-dev up test soak compose-test check format bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -24,6 +24,10 @@ up: install ## Start the whole system (ARGS="--no-large" etc. go to `baton up`)
 test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x" etc. go to pytest)
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+
+soak: install-dev ## The long tests of the running system: kills under load, many at once, both models
+	@$(BATON) models pull --defaults
+	@$(VENV_PYTHON) -m pytest -m soak $(or $(ARGS),tests/system)
 
 compose-test: install-dev ## Build the images and test the system under `docker compose` (needs a Docker engine)
 	@BATON_COMPOSE_TEST=1 $(VENV_PYTHON) -m pytest -rs -s $(or $(ARGS),tests/compose)
