@@ -6,6 +6,7 @@ A service's `__main__` is one call of `run_service` with a function that wires i
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -61,6 +62,8 @@ async def _serve(service: Service, settings: ServiceSettings, wire: Wire) -> Non
         async with wire(node, bus):
             leaving.cancel()
             await node.become_ready()
+            gc.collect()
+            gc.freeze()  # what was loaded stays: no collection walks it again in the middle of a request
             if settings.instance_file:
                 settings.instance_file.write_text(node.instance, encoding="ascii")
             log.info("%s is ready", node.instance)
