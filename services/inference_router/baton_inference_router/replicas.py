@@ -17,10 +17,13 @@ from baton_common.bus import BusMessage
 from baton_common.clock import Clock
 from baton_contracts.base import MalformedMessage
 from baton_contracts.handoffs import Ack
-from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat
 from baton_inference_router.scoring import Candidate
 
 log = logging.getLogger(__name__)
+
+_FROZEN_SECONDS = 4 * REPLICA_INTERVAL_SECONDS
+"""A replica that beats later than this had stopped as a whole."""
 
 
 @dataclass(eq=False)
@@ -103,6 +106,8 @@ class ReplicaTable:
             return
         if heartbeat.sent_at < row.heartbeat.sent_at:
             return
+        if now - row.seen > _FROZEN_SECONDS:
+            row.cool_until = 0.0  # it did not answer because it was silent as a whole, and it speaks again
         row.heartbeat, row.seen, row.dead = heartbeat, now, False
         row.running, row.waiting = heartbeat.num_running, heartbeat.num_waiting
         row.drop_accepted()

@@ -89,6 +89,14 @@ def test_one_that_did_not_answer_cools_down_though_it_still_beats(table: Replica
     assert len(table.candidates("m")) == 1
 
 
+def test_one_that_was_frozen_is_asked_again_once_it_beats(table: ReplicaTable, time: Time) -> None:
+    table.on_heartbeat(beat())
+    table.cool_down(A, 5.0)
+    time.now += 1.6
+    table.on_heartbeat(beat(sent_at=2.6))
+    assert [each.replica for each in table.candidates("m")] == [A]
+
+
 def test_a_heartbeat_that_was_overtaken_changes_nothing(table: ReplicaTable) -> None:
     table.on_heartbeat(beat(sent_at=5.0, num_running=3))
     table.on_heartbeat(beat(sent_at=4.0, num_running=1))
