@@ -5,6 +5,7 @@ content was sent                            nothing more: a second start would s
 the client's own fault (4xx)                nothing more
 refused for want of a seat, other model     at once, with the other model (`auto` only)
 refused for want of a seat                  nothing more: the client gets reason and Retry-After
+the router does not answer                  nothing more: the client has waited long enough
 the replica failed, stalled or vanished     again elsewhere, a little later, while attempts are left
 """
 
@@ -41,6 +42,8 @@ def after_failure(
 ) -> Next:
     """`failures` counts this one; `has_other`: there is a model to fall back to that was not tried yet."""
     if is_gone or has_content or error.status < 500 or failures >= max_attempts:
+        return "give_up"
+    if (error.code, error.stop) == ("stop_unresponsive", "inference_router"):
         return "give_up"
     if error.code in NO_SEAT:
         return "other_model" if has_other else "give_up"

@@ -8,7 +8,7 @@ from baton_contracts.errors import ErrorBody
 from baton_llm_gateway.retry_policy import after_failure, backoff_seconds
 
 
-def verdict(code: Any, **changes: Any) -> str:
+def verdict(code: Any, stop: Any = None, **changes: Any) -> str:
     values: dict[str, Any] = {
         "failures": 1,
         "max_attempts": 3,
@@ -16,7 +16,7 @@ def verdict(code: Any, **changes: Any) -> str:
         "is_gone": False,
         "has_other": False,
     }
-    return after_failure(ErrorBody(code=code, message=""), **(values | changes))
+    return after_failure(ErrorBody(code=code, message="", stop=stop), **(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,11 @@ def verdict(code: Any, **changes: Any) -> str:
 )
 def test_what_follows_a_first_failure(code: str, expected: str) -> None:
     assert verdict(code) == expected
+
+
+def test_a_silent_replica_has_others_beside_it_but_a_silent_router_has_had_its_time() -> None:
+    assert verdict("stop_unresponsive", "engine_worker") == "retry"
+    assert verdict("stop_unresponsive", "inference_router") == "give_up"
 
 
 @pytest.mark.parametrize("code", ["no_ready_replica", "queue_full", "kv_exhausted"])
