@@ -181,7 +181,7 @@ class RelayCall:
 
 
 def _may_still_begin(told: Error) -> bool:
-    """Somebody handed the request to a stop that did not take it in time: when that one wakes up, it finds the
-    request in its inbox and begins. One that says so of itself has ended it."""
+    """Somebody handed the request to a stop that did not take it in time: when that one wakes up, it finds
+    the request in its inbox and begins. One that says so of itself has ended it."""
     stop = told.error.stop
     return told.error.code == "stop_unresponsive" and not told.sender.startswith(f"{stop}-")
