@@ -26,7 +26,15 @@ from baton_engine.errors import (
     RequestRejected,
 )
 from baton_engine.llm import LLM, RequestOutput
-from baton_engine.request import EngineRequest, PrefillChunk, RequestDelta, RequestFailure, Timings, Usage
+from baton_engine.request import (
+    EngineRequest,
+    PrefillChunk,
+    RequestDelta,
+    RequestFailure,
+    Timings,
+    TokenLogprobs,
+    Usage,
+)
 from baton_engine.sampling_params import SamplingParams
 
 __all__ = [
@@ -53,5 +61,6 @@ __all__ = [
     "RequestRejected",
     "SamplingParams",
     "Timings",
+    "TokenLogprobs",
     "Usage",
 ]

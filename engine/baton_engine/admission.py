@@ -21,6 +21,7 @@ from baton_engine.errors import (
     RequestRejected,
 )
 from baton_engine.request import EngineRequest, Request
+from baton_engine.sampling_params import SamplingParams
 from baton_engine.text_face import TextTokenizer
 
 
@@ -120,6 +121,7 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
     prompt = _checked_ids("prompt", prompt, limits.vocab_size)
     if not prompt:
         raise InvalidParameter("prompt", "The prompt has no tokens; give at least one.")
+    _check_rules(sampling, stops, limits)
     seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
     return Request(
         request_id=asked.request_id,
@@ -130,6 +132,7 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
         stop_token_ids=stops,
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
+        bad_words=_spellings(sampling.bad_words, tokenizer),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
     )
@@ -149,6 +152,24 @@ def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:
         raise
     except Exception as error:
         raise InvalidParameter("messages", f"The chat template failed on these messages: {error}") from error
+
+
+def _check_rules(sampling: SamplingParams, stops: frozenset[int], limits: AdmissionLimits) -> None:
+    _checked_ids("logit_bias", tuple(sampling.logit_bias), limits.vocab_size)
+    allowed = _checked_ids("allowed_token_ids", sampling.allowed_token_ids or (), limits.vocab_size)
+    if allowed and sampling.min_tokens:
+        ends = stops if sampling.ignore_eos else stops | limits.end_token_ids
+        if ends.issuperset(allowed):
+            raise InvalidParameter(
+                "allowed_token_ids",
+                "allowed_token_ids holds nothing but ids that end the answer, and min_tokens forbids those.",
+            )
+
+
+def _spellings(words: Sequence[str], tokenizer: TextTokenizer) -> tuple[tuple[int, ...], ...]:
+    """Each word's tokens as it begins a text and as it follows a space, in order, each once."""
+    spelled = (tuple(tokenizer.encode(before + word)) for word in words for before in ("", " "))
+    return tuple(dict.fromkeys(token_ids for token_ids in spelled if token_ids))
 
 
 def _checked_ids(param: str, token_ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:

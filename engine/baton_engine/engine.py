@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton_engine.admission import WaitingRoom
 from baton_engine.kv_cache import KVCache
@@ -190,9 +190,10 @@ class EngineCore:
             text, ending = self._writers[request.request_id].push(token.token_id)
         except Exception as error:
             return self._fail(request, "detokenizer_error", error)
+        logprobs = (token.logprobs,) if token.logprobs is not None else ()
         if ending is None:
-            return RequestDelta(request.request_id, text, (token.token_id,))
-        return self._finish(request, ending, text, (token.token_id,))
+            return RequestDelta(request.request_id, text, (token.token_id,), logprobs)
+        return replace(self._finish(request, ending, text), token_ids=(token.token_id,), logprobs=logprobs)
 
     def _fail(self, request: Request, code: str, error: Exception) -> RequestDelta:
         return self._finish(request, Ending("error", failure=_failure(code, error)), flush=False)
@@ -202,7 +203,6 @@ class EngineCore:
         request: Request,
         ending: Ending,
         text: str = "",
-        token_ids: tuple[int, ...] = (),
         flush: bool = True,
     ) -> RequestDelta:
         """Takes the request out of everything, gives its blocks back and writes its last delta."""
@@ -220,7 +220,6 @@ class EngineCore:
         return RequestDelta(
             request_id=request.request_id,
             text=text,
-            token_ids=token_ids,
             finish_reason=reason,
             stop_reason=ending.stop_reason,
             error=failure,

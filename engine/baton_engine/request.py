@@ -80,16 +80,29 @@ class RequestFailure:
 
 
 @dataclass(frozen=True)
+class TokenLogprobs:
+    """What the model itself thought of a token: natural logarithms of probabilities, before temperature,
+    penalties and all other rules. top holds the most likely tokens, best first, as (token id, logprob).
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class RequestDelta:
     """What one step added to one request. The fields below finish_reason are set on the last delta only.
 
     token_ids and text need not match one to one: text may be held back for half characters and stop strings.
     stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
+    logprobs, where asked for, has one entry for each of token_ids.
     """
 
     request_id: str
     text: str = ""
     token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     error: RequestFailure | None = None
@@ -114,6 +127,7 @@ class Request:
     stop_token_ids: frozenset[int] = frozenset()
     end_token_ids: frozenset[int] = frozenset()
     resume_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
     cache_salt: str = ""
     priority: int = 0
 
@@ -155,6 +169,10 @@ class Request:
     def num_completion_tokens(self) -> int:
         """The answer tokens that this engine made."""
         return self.num_answer_tokens - len(self.resume_token_ids)
+
+    def answer_ends_with(self, token_ids: Sequence[int]) -> bool:
+        length = len(token_ids)
+        return length <= self.num_answer_tokens and self.token_ids[self.num_tokens - length :] == [*token_ids]
 
     @property
     def max_num_tokens(self) -> int:

@@ -2,13 +2,14 @@
 
 The order is fixed, and part of what we promise:
 
-    1  min tokens       end and stop ids are impossible until the answer has min_tokens tokens
-    2  temperature 0    the row's exact argmax (the lowest id of equals), and nothing below applies
-    3  temperature      (logit - row maximum) / temperature
-    4  min-p            drop tokens less likely than min_p × the most likely one
-    5  top-k            keep the k most likely (of equals the lower ids)
-    6  top-p            keep the shortest run of most likely tokens whose sum reaches top_p, at least one
-    7  draw             the token at u on the cumulative distribution, in order of token ids
+    1  logprobs         taken from the model's own logits, for requests that ask for them
+    2  logit rules      allowed ids → bad words → min tokens, bias → penalties: see `logit_rules.py`
+    3  temperature 0    the row's exact argmax (the lowest id of equals), and nothing below applies
+    4  temperature      (logit - row maximum) / temperature
+    5  min-p            drop tokens less likely than min_p × the most likely one
+    6  top-k            keep the k most likely (of equals the lower ids)
+    7  top-p            keep the shortest run of most likely tokens whose sum reaches top_p, at least one
+    8  draw             the token at u on the cumulative distribution, in order of token ids
 
 u comes from a counter: a hash of (seed, position), position being the index of the new token in prompt +
 answer. No generator has state, so neither the batch, nor its order, nor preemption can change a draw.
@@ -24,7 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from baton_engine.request import Request
+from baton_engine.logit_rules import LogitRules
+from baton_engine.logprobs import RawLogprobs
+from baton_engine.request import Request, TokenLogprobs
 
 NUM_CANDIDATES = 512
 
@@ -34,6 +37,7 @@ class SampledToken:
     """token_id is None when the row's logits hold no number to choose by: that request fails, alone."""
 
     token_id: int | None
+    logprobs: TokenLogprobs | None = None
 
 
 def uniform(seed: int, position: int) -> float:
@@ -45,12 +49,16 @@ def uniform(seed: int, position: int) -> float:
 
 
 class Sampler:
+    def __init__(self) -> None:
+        self._rules = LogitRules()
+
     @torch.inference_mode()
     def sample(self, logits: Tensor, requests: Sequence[Request]) -> list[SampledToken]:
-        """logits (len(requests), vocabulary) float32 → one token for each row."""
+        """logits (len(requests), vocabulary) float32, which it overwrites → one token for each row."""
         if not requests:
             return []
-        self._forbid_early_ends(logits, requests)
+        raw = RawLogprobs.of(logits, requests)
+        self._rules.apply(logits, requests)
         best, token_ids = logits.max(dim=-1)
         drawn = [row for row, request in enumerate(requests) if not request.sampling.greedy]
         if drawn:
@@ -58,13 +66,11 @@ class Sampler:
             token_ids[drawn] = chosen
         usable: list[bool] = torch.isfinite(best).tolist()
         ids: list[int] = token_ids.tolist()
-        return [SampledToken(token_id if good else None) for token_id, good in zip(ids, usable, strict=True)]
-
-    @staticmethod
-    def _forbid_early_ends(logits: Tensor, requests: Sequence[Request]) -> None:
-        for row, request in enumerate(requests):
-            if request.num_answer_tokens < request.sampling.min_tokens:
-                logits[row, list(request.stop_token_ids | request.end_token_ids)] = -torch.inf
+        logprobs = raw.of_tokens(ids)
+        return [
+            SampledToken(token_id, logprobs.get(row)) if usable[row] else SampledToken(None)
+            for row, token_id in enumerate(ids)
+        ]
 
 
 def _draw(logits: Tensor, best: Tensor, requests: Sequence[Request]) -> Tensor:
@@ -88,7 +94,7 @@ def _draw(logits: Tensor, best: Tensor, requests: Sequence[Request]) -> Tensor:
 
 
 def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[float]) -> Tensor:
-    """Steps 5 and 6: all but the kept tokens become -inf.
+    """Steps 6 and 7: all but the kept tokens become -inf.
 
     Sorting a large vocabulary costs more than the model's last layer, so the cut is first looked for among
     the NUM_CANDIDATES best tokens of each row; only where that can't decide it, whole rows are sorted.
