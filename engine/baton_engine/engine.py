@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from baton_engine.admission import WaitingRoom
 from baton_engine.kv_cache import KVCache
+from baton_engine.logprobs import score_prompts
 from baton_engine.output import AnswerWriter, Ending
 from baton_engine.request import (
     FinishReason,
@@ -109,7 +110,8 @@ class EngineCore:
         if plan.chunks:
             logits = self.runner.run(plan)
             requests = [chunk.request for chunk in plan.chunks if chunk.samples]
-            sampled = self.sampler.sample(logits, requests)
+            score_prompts(logits[len(requests) :], plan)
+            sampled = self.sampler.sample(logits[: len(requests)], requests)
             self._note_prefills(plan, started_at)
             self.scheduler.complete(plan)
             deltas += self._emit(requests, sampled)
@@ -180,7 +182,8 @@ class EngineCore:
         return [self._emit_one(request, token, now) for request, token in zip(requests, sampled, strict=True)]
 
     def _emit_one(self, request: Request, token: SampledToken, now: float) -> RequestDelta:
-        if request.first_token_at is None:
+        first = request.first_token_at is None
+        if first:
             request.first_token_at = now
             self.totals.prompt_tokens += request.num_prompt_tokens
         if token.token_id is None:
@@ -191,9 +194,11 @@ class EngineCore:
         except Exception as error:
             return self._fail(request, "detokenizer_error", error)
         logprobs = (token.logprobs,) if token.logprobs is not None else ()
+        prompt = tuple(request.prompt_logprobs) if first and request.prompt_logprobs else None
         if ending is None:
-            return RequestDelta(request.request_id, text, (token.token_id,), logprobs)
-        return replace(self._finish(request, ending, text), token_ids=(token.token_id,), logprobs=logprobs)
+            return RequestDelta(request.request_id, text, (token.token_id,), logprobs, prompt)
+        last = self._finish(request, ending, text)
+        return replace(last, token_ids=(token.token_id,), logprobs=logprobs, prompt_logprobs=prompt)
 
     def _fail(self, request: Request, code: str, error: Exception) -> RequestDelta:
         return self._finish(request, Ending("error", failure=_failure(code, error)), flush=False)

@@ -192,7 +192,8 @@ class KVCache:
         return len(blocks)
 
     def _cached_prefix(self, request: Request) -> list[int]:
-        if not self.enable_prefix_caching:
+        unscored = request.num_scored_tokens < request.num_prompt_tokens
+        if unscored or not self.enable_prefix_caching:
             return []
         num_usable = (request.num_tokens - 1) // self.block_size
         self._extend_hashes(request, num_usable)

@@ -12,7 +12,15 @@ from baton_engine.admission import build_request
 from baton_engine.assembly import ModelParts, load_engine
 from baton_engine.config import EngineConfig
 from baton_engine.engine import EngineStats
-from baton_engine.request import EngineRequest, FinishReason, RequestDelta, RequestFailure, Timings, Usage
+from baton_engine.request import (
+    EngineRequest,
+    FinishReason,
+    RequestDelta,
+    RequestFailure,
+    Timings,
+    TokenLogprobs,
+    Usage,
+)
 from baton_engine.sampling_params import SamplingParams
 
 Prompt = str | Sequence[int]
@@ -30,6 +38,8 @@ class RequestOutput:
     usage: Usage
     timings: Timings
     error: RequestFailure | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
 
 class LLM:
@@ -150,4 +160,6 @@ def _join(deltas: Sequence[RequestDelta]) -> RequestOutput:
         usage=last.usage,
         timings=last.timings,
         error=last.error,
+        logprobs=tuple(entry for delta in deltas for entry in delta.logprobs),
+        prompt_logprobs=deltas[0].prompt_logprobs,
     )

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from baton_engine.request import Request, TokenLogprobs
+from baton_engine.scheduler import StepPlan
+
+SCORED_ROWS = 64  # a log-softmax of a whole chunk over a large vocabulary would be hundreds of MiB
 
 
 class RawLogprobs:
@@ -47,3 +50,20 @@ def describe(logprobs: Tensor, token_ids: Sequence[int], num_top: Sequence[int])
         TokenLogprobs(token_id, own[row], tuple(zip(best_ids[row][:top], values[row][:top], strict=True)))
         for row, (token_id, top) in enumerate(zip(token_ids, num_top, strict=True))
     ]
+
+
+@torch.inference_mode()
+def score_prompts(logits: Tensor, plan: StepPlan) -> None:
+    """Adds to each request's prompt_logprobs; logits has a row for each token of the chunks' `scored`."""
+    targets = [(chunk.request, at) for chunk in plan.chunks for at in chunk.scored]
+    assert len(targets) == logits.shape[0]
+    for first in range(0, len(targets), SCORED_ROWS):
+        part = targets[first : first + SCORED_ROWS]
+        described = describe(
+            logits[first : first + SCORED_ROWS].log_softmax(-1),
+            [request.token_ids[at] for request, at in part],
+            [request.sampling.prompt_logprobs or 0 for request, _ in part],
+        )
+        for (request, at), entry in zip(part, described, strict=True):
+            assert at == len(request.prompt_logprobs), "prompt tokens are scored in order, each once"
+            request.prompt_logprobs.append(entry)

@@ -96,13 +96,15 @@ class RequestDelta:
 
     token_ids and text need not match one to one: text may be held back for half characters and stop strings.
     stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
-    logprobs, where asked for, has one entry for each of token_ids.
+    logprobs, where asked for, has one entry for each of token_ids. prompt_logprobs comes with the first of them:
+    one entry for each prompt token, None for the first, which nothing comes before.
     """
 
     request_id: str
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     error: RequestFailure | None = None
@@ -137,6 +139,7 @@ class Request:
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list["TokenLogprobs | None"])
     block_ids: list[int] = field(default_factory=list[int])
     block_hashes: list[bytes] = field(default_factory=list[bytes])
 
@@ -147,6 +150,8 @@ class Request:
 
     def __post_init__(self) -> None:
         self.token_ids = [*self.prompt_token_ids, *self.resume_token_ids]
+        if self.sampling.prompt_logprobs is not None:
+            self.prompt_logprobs.append(None)
 
     @property
     def num_tokens(self) -> int:
@@ -155,6 +160,13 @@ class Request:
     @property
     def num_prompt_tokens(self) -> int:
         return len(self.prompt_token_ids)
+
+    @property
+    def num_scored_tokens(self) -> int:
+        """Prompt tokens that need no logprobs (any more). Until it is all, the prefix cache is not read."""
+        if self.sampling.prompt_logprobs is None:
+            return len(self.prompt_token_ids)
+        return len(self.prompt_logprobs)
 
     @property
     def num_remaining_tokens(self) -> int:

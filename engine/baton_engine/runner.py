@@ -22,19 +22,23 @@ class Runner:
 
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
-        """Logits in float32, one row for each chunk that samples, in the order of the plan."""
+        """Logits in float32: a row for each chunk that samples, then one for each prompt token that is scored,
+        both in the order of the plan.
+        """
         token_ids: list[int] = []
         positions: list[int] = []
         sample_rows: list[int] = []
+        scored_rows: list[int] = []
         spans: list[Span] = []
         for chunk in plan.chunks:
             end = chunk.start + chunk.num_tokens
+            scored_rows += [len(token_ids) + at - 1 - chunk.start for at in chunk.scored]
             token_ids += chunk.request.token_ids[chunk.start : end]
             positions += range(chunk.start, end)
             spans.append(Span(chunk.start, chunk.num_tokens, chunk.request.block_ids))
             if chunk.samples:
                 sample_rows.append(len(token_ids) - 1)
-        return self._forward(token_ids, positions, sample_rows, spans)
+        return self._forward(token_ids, positions, sample_rows + scored_rows, spans)
 
     @torch.inference_mode()
     def warm_up(self, num_tokens: int) -> None:

@@ -30,6 +30,12 @@ class Chunk:
     def samples(self) -> bool:
         return self.start + self.num_tokens == self.request.num_tokens
 
+    @property
+    def scored(self) -> range:
+        """Prompt tokens whose logprobs this chunk gives: each follows from the logits one place before."""
+        first = max(self.start + 1, self.request.num_scored_tokens)
+        return range(first, min(self.start + self.num_tokens + 1, self.request.num_prompt_tokens))
+
 
 @dataclass
 class StepPlan:

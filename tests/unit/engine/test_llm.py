@@ -44,6 +44,7 @@ def test_the_public_names() -> None:
         "RequestRejected",
         "SamplingParams",
         "Timings",
+        "TokenLogprobs",
         "Usage",
     ]
 
