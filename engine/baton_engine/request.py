@@ -96,8 +96,8 @@ class RequestDelta:
 
     token_ids and text need not match one to one: text may be held back for half characters and stop strings.
     stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
-    logprobs, where asked for, has one entry for each of token_ids. prompt_logprobs comes with the first of them:
-    one entry for each prompt token, None for the first, which nothing comes before.
+    logprobs, where asked for, has one entry for each of token_ids. prompt_logprobs comes with the first one:
+    an entry for each prompt token, None for the first, which nothing comes before.
     """
 
     request_id: str

@@ -22,8 +22,8 @@ class Runner:
 
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
-        """Logits in float32: a row for each chunk that samples, then one for each prompt token that is scored,
-        both in the order of the plan.
+        """Logits in float32: a row for each chunk that samples, then one for each prompt token that is
+        scored, both in the order of the plan.
         """
         token_ids: list[int] = []
         positions: list[int] = []

@@ -57,7 +57,8 @@ class TinyCheckpoint:
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         config = self.config
         hidden, inner = config["hidden_size"], config["intermediate_size"]
-        head_dim = config.get("head_dim") or hidden // config["num_attention_heads"]
+        default_head_dim = 128 if config["model_type"] == "qwen3" else hidden // config["num_attention_heads"]
+        head_dim = config.get("head_dim") or default_head_dim
         q_size, kv_size = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
         yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
         for index in range(config["num_hidden_layers"]):
@@ -71,6 +72,9 @@ class TinyCheckpoint:
             yield f"{prefix}.self_attn.o_proj.weight", (hidden, q_size)
             if config.get("attention_bias"):
                 yield f"{prefix}.self_attn.o_proj.bias", (hidden,)
+            if config["model_type"] == "qwen3":
+                yield f"{prefix}.self_attn.q_norm.weight", (head_dim,)
+                yield f"{prefix}.self_attn.k_norm.weight", (head_dim,)
             yield f"{prefix}.mlp.gate_proj.weight", (inner, hidden)
             yield f"{prefix}.mlp.up_proj.weight", (inner, hidden)
             yield f"{prefix}.mlp.down_proj.weight", (hidden, inner)

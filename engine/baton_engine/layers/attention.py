@@ -57,6 +57,11 @@ class AttentionBackend(Protocol[PlanT]):
 
     def plan(self, spans: Sequence[Span]) -> PlanT: ...
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PlanT) -> Tensor:
-        """q (tokens, heads, head_dim), k and v (tokens, KV heads, head_dim) → (tokens, heads × head_dim)."""
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PlanT, window: int | None = None
+    ) -> Tensor:
+        """q (tokens, heads, head_dim), k and v (tokens, KV heads, head_dim) → (tokens, heads × head_dim).
+
+        A token sees itself and the window - 1 tokens before it; all of them if window is None.
+        """
         ...

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -25,12 +25,15 @@ PREFILL_ROWS = 128  # of 64, 128 and 256 the fastest at 512 tokens on a core wit
 
 @dataclass(frozen=True)
 class DecodeGroup:
-    """rows: places in the flat token dimension. pages: block ids, one padded row a request, flattened.
-    mask (requests, 1, padded length) is 0 where a token may be seen, -inf elsewhere."""
+    """rows: places in the flat token dimension. pages: block ids, one padded row of `length` slots a request,
+    flattened. masks (requests, 1, length), made once a step for each window that a layer has, are 0 where a
+    token may be seen, -inf elsewhere."""
 
     rows: Tensor
     pages: Tensor
-    mask: Tensor
+    ends: Tensor
+    length: int
+    masks: dict[int | None, Tensor] = field(default_factory=dict["int | None", Tensor])
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,21 @@ class TorchAttention:
         group = self._plan_decodes(decodes) if decodes else None
         return TorchPlan(self._indices(slots), group, tuple(prefills))
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: TorchPlan) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: TorchPlan, window: int | None = None
+    ) -> Tensor:
         keys, values = self._k[layer], self._v[layer]
         keys.index_copy_(1, plan.slots, k.transpose(0, 1))
         values.index_copy_(1, plan.slots, v.transpose(0, 1))
         if plan.decodes is not None and not plan.prefills:
-            return self._decode(q, keys, values, plan.decodes)
+            return self._decode(q, keys, values, plan.decodes, window)
         out = q.new_empty(q.shape[0], q.shape[1] * q.shape[2])
         if plan.decodes is not None:
-            out[plan.decodes.rows] = self._decode(q[plan.decodes.rows], keys, values, plan.decodes)
+            rows = plan.decodes.rows
+            out[rows] = self._decode(q[rows], keys, values, plan.decodes, window)
         for chunk in plan.prefills:
-            out[chunk.first : chunk.last] = self._prefill(q[chunk.first : chunk.last], keys, values, chunk)
+            rows = slice(chunk.first, chunk.last)
+            out[rows] = self._prefill(q[rows], keys, values, chunk, window)
         return out
 
     def _slots(self, span: Span) -> list[int]:
@@ -104,11 +111,18 @@ class TorchAttention:
         for (_, span), count in zip(decodes, num_pages, strict=True):
             pages += [*span.block_ids[:count], *([0] * (width - count))]
         ends = self._indices([span.end for _, span in decodes])
-        hidden = torch.arange(width * self.block_size, device=self.device) >= ends[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device).masked_fill_(
-            hidden, -torch.inf
-        )
-        return DecodeGroup(self._indices([row for row, _ in decodes]), self._indices(pages), mask[:, None, :])
+        rows = self._indices([row for row, _ in decodes])
+        return DecodeGroup(rows, self._indices(pages), ends, width * self.block_size)
+
+    def _mask(self, group: DecodeGroup, window: int | None) -> Tensor:
+        if window not in group.masks:
+            places = torch.arange(group.length, device=self.device)
+            hidden = places >= group.ends[:, None]
+            if window is not None:
+                hidden |= places < group.ends[:, None] - window
+            mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device)
+            group.masks[window] = mask.masked_fill_(hidden, -torch.inf)[:, None, :]
+        return group.masks[window]
 
     def _plan_prefill(self, row: int, span: Span) -> PrefillChunk:
         pages = self._indices(span.block_ids[: -(-span.end // self.block_size)])
@@ -130,18 +144,22 @@ class TorchAttention:
             gathered.append(out.view(heads, -1, self.shape.head_dim))
         return gathered[0], gathered[1]
 
-    def _decode(self, q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup) -> Tensor:
+    def _decode(
+        self, q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup, window: int | None
+    ) -> Tensor:
         requests, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
         k, v = (
             gathered.view(kv_heads, requests, -1, dim) for gathered in self._gather(keys, values, group.pages)
         )
         rows = (q * self.scale).view(requests, kv_heads, heads // kv_heads, dim).transpose(0, 1)
-        scores = torch.matmul(rows, k.transpose(2, 3)).add_(group.mask)
+        scores = torch.matmul(rows, k.transpose(2, 3)).add_(self._mask(group, window))
         weights = torch.softmax(scores, dim=-1)  # sums in float32 whatever the dtype
         return torch.matmul(weights, v).transpose(0, 1).reshape(requests, heads * dim)
 
-    def _prefill(self, q: Tensor, keys: Tensor, values: Tensor, chunk: PrefillChunk) -> Tensor:
+    def _prefill(
+        self, q: Tensor, keys: Tensor, values: Tensor, chunk: PrefillChunk, window: int | None
+    ) -> Tensor:
         """Some query rows at a time, over the keys up to their own end: half of the scores are never made."""
         length, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
@@ -153,12 +171,20 @@ class TorchAttention:
             block = rows[:, first : first + PREFILL_ROWS]
             size = block.shape[1]
             end = chunk.context + first + size
-            scores = torch.bmm(block.reshape(kv_heads, size * group, dim), k[:, :end].transpose(1, 2))
-            own = scores.view(kv_heads, size, group, end)[..., end - size :]
-            own.add_(self._triangle[:size, :size].unsqueeze(1))
-            attended = torch.bmm(torch.softmax(scores, dim=-1), v[:, :end])
+            begin = 0 if window is None else max(0, end - size + 1 - window)  # what the first row still sees
+            scores = torch.bmm(block.reshape(kv_heads, size * group, dim), k[:, begin:end].transpose(1, 2))
+            by_row = scores.view(kv_heads, size, group, end - begin)
+            by_row[..., end - begin - size :].add_(self._triangle[:size, :size].unsqueeze(1))
+            if window is not None:
+                by_row.masked_fill_(self._out_of_window(begin, end, size, window), -torch.inf)
+            attended = torch.bmm(torch.softmax(scores, dim=-1), v[:, begin:end])
             out[first : first + size] = attended.view(kv_heads, size, group, dim).transpose(0, 1)
         return out.view(length, heads * dim)
+
+    def _out_of_window(self, begin: int, end: int, size: int, window: int) -> Tensor:
+        """(size, 1, end - begin): True where one of the last `size` tokens no longer sees a key."""
+        places = torch.arange(begin, end, device=self.device)
+        return (places <= places[-size:, None] - window).unsqueeze(1)
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

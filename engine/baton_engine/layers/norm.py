@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -16,3 +17,18 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         return functional.rms_norm(x, self.shape, self.weight, self.eps)
+
+
+class HeadNorm:
+    """RMSNorm of each head by itself, q's heads with one weight and k's with another, in one call.
+
+    q_weight and k_weight (head_dim,); x (tokens, q heads + k heads, head_dim).
+    """
+
+    def __init__(self, q_weight: Tensor, k_weight: Tensor, num_q: int, num_k: int, eps: float) -> None:
+        self.weight = torch.cat((q_weight.expand(num_q, -1), k_weight.expand(num_k, -1)))
+        self.eps = eps
+        self.shape = tuple(q_weight.shape)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.rms_norm(x, self.shape, None, self.eps) * self.weight

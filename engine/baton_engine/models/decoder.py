@@ -11,7 +11,7 @@ from torch.nn import functional
 from baton_engine.layers.attention import AttentionBackend, PlanT
 from baton_engine.layers.linear import Linear
 from baton_engine.layers.mlp import GatedMLP
-from baton_engine.layers.norm import RMSNorm
+from baton_engine.layers.norm import HeadNorm, RMSNorm
 from baton_engine.layers.rotary import RotaryTable
 from baton_engine.models.spec import DecoderSpec
 
@@ -23,6 +23,7 @@ class DecoderLayer:
     output: Linear
     mlp_norm: RMSNorm
     mlp: GatedMLP
+    qk_norm: HeadNorm | None = None
 
 
 class DecoderModel:
@@ -58,9 +59,10 @@ class DecoderModel:
         hidden = functional.embedding(token_ids, self.embedding)
         for index, layer in enumerate(self.layers):
             heads = layer.qkv(layer.input_norm(hidden)).view(hidden.shape[0], -1, spec.head_dim)
-            rotated = self.rotary.rotate(heads[:, :num_rotated], cos_sin)
+            qk = heads[:, :num_rotated]
+            rotated = self.rotary.rotate(qk if layer.qk_norm is None else layer.qk_norm(qk), cos_sin)
             q, k = rotated.split((spec.num_heads, spec.num_kv_heads), dim=1)
-            attended = attention.attend(index, q, k, heads[:, num_rotated:], plan)
+            attended = attention.attend(index, q, k, heads[:, num_rotated:], plan, spec.window_of(index))
             hidden = layer.output(attended, hidden)
             hidden = layer.mlp(layer.mlp_norm(hidden), hidden)
         return self.head(self.norm(hidden[sample_rows])).float()

@@ -10,7 +10,7 @@ from torch import Tensor
 from baton_engine.errors import ModelLoadError
 from baton_engine.layers.linear import Linear
 from baton_engine.layers.mlp import GatedMLP
-from baton_engine.layers.norm import RMSNorm
+from baton_engine.layers.norm import HeadNorm, RMSNorm
 from baton_engine.layers.rotary import RotaryTable
 from baton_engine.models.decoder import DecoderLayer, DecoderModel
 from baton_engine.models.spec import DecoderSpec
@@ -54,6 +54,12 @@ class NamedTensors:
         )
         return Linear(torch.cat(weights), torch.cat(biases) if bias else None)
 
+    def head_norm(self, prefix: str, spec: DecoderSpec) -> HeadNorm | None:
+        if not spec.qk_norm:
+            return None
+        q, k = (self.take(f"{prefix}.{name}_norm.weight", spec.head_dim) for name in ("q", "k"))
+        return HeadNorm(q, k, spec.num_heads, spec.num_kv_heads, spec.rms_norm_eps)
+
     def check_empty(self) -> None:
         if self._tensors:
             names = sorted(self._tensors)
@@ -94,4 +100,5 @@ def _load_layer(spec: DecoderSpec, named: NamedTensors, prefix: str) -> DecoderL
             gate_up=named.linear(gate_up_names, (inner, inner), hidden, spec.mlp_bias),
             down=named.linear((f"{mlp}.down_proj",), (hidden,), inner, spec.mlp_bias),
         ),
+        qk_norm=named.head_norm(attention, spec),
     )

@@ -12,13 +12,16 @@ from baton_engine.errors import ModelLoadError
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.llama import llama_spec
 from baton_engine.models.loading import load_decoder
+from baton_engine.models.mistral import mistral_spec
+from baton_engine.models.qwen2 import qwen2_spec
+from baton_engine.models.qwen3 import qwen3_spec
 from baton_engine.models.spec import DecoderSpec
-
-from .qwen2 import qwen2_spec
 
 FAMILIES: dict[str, Callable[[Mapping[str, Any]], DecoderSpec]] = {
     "llama": llama_spec,
+    "mistral": mistral_spec,
     "qwen2": qwen2_spec,
+    "qwen3": qwen3_spec,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from baton_engine.errors import ModelLoadError
@@ -12,7 +12,11 @@ from baton_engine.layers.rotary import RopeSpec
 
 @dataclass(frozen=True)
 class DecoderSpec:
-    """A pre-norm decoder with rotary positions, grouped-query attention and a gated MLP."""
+    """A pre-norm decoder with rotary positions, grouped-query attention and a gated MLP.
+
+    qk_norm: each head of q and k is normed before the rotation. windows: how many tokens, itself included, a
+    token sees in each layer; None is all. Empty: all in all layers.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -28,6 +32,11 @@ class DecoderSpec:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
+    qk_norm: bool = False
+    windows: tuple[int | None, ...] = ()
+
+    def window_of(self, layer: int) -> int | None:
+        return self.windows[layer] if self.windows else None
 
 
 def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     hidden_size = _integer(config, "hidden_size")
     head_dim = config.get("head_dim") or hidden_size // num_heads
-    max_positions = _integer(config, "max_position_embeddings")
+    rope = _rope(config, head_dim, _integer(config, "max_position_embeddings"))
     return {
         "vocab_size": _integer(config, "vocab_size"),
         "hidden_size": hidden_size,
@@ -52,18 +61,36 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "head_dim": head_dim,
-        "max_positions": max_positions,
+        "max_positions": rope.max_positions,
         "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
-        "rope": _rope(config, head_dim, max_positions),
+        "rope": rope,
         "tie_word_embeddings": bool(config.get("tie_word_embeddings", False)),
     }
 
 
+def sliding_windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Qwen's keys: use_sliding_window turns it on, layer_types or max_window_layers say for which layers."""
+    if not config.get("use_sliding_window"):
+        return ()
+    window, num_layers = _integer(config, "sliding_window"), _integer(config, "num_hidden_layers")
+    first = config.get("max_window_layers", 28)
+    kinds = config.get("layer_types") or [
+        "sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)
+    ]
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
 def _rope(config: Mapping[str, Any], head_dim: int, max_positions: int) -> RopeSpec:
     """Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters."""
-    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     theta = parameters.get("rope_theta") or config.get("rope_theta") or 10_000.0
-    return RopeSpec(head_dim, float(theta), max_positions, dict(parameters) or None)
+    rope = RopeSpec(head_dim, float(theta), max_positions, parameters or None)
+    if rope.kind != "yarn":
+        return rope
+    original = parameters.get("original_max_position_embeddings") or max_positions
+    factor = parameters.get("factor") or max_positions / original
+    scaling = parameters | {"original_max_position_embeddings": original, "factor": factor}
+    return replace(rope, max_positions=max(max_positions, int(original * factor)), scaling=scaling)
 
 
 def _integer(config: Mapping[str, Any], key: str) -> int:

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from baton_engine import ModelLoadError
 from baton_engine.layers.attention import KVShape, Span
 from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models import build_model, supported_model_types
 from baton_engine.models.decoder import DecoderModel
-from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint
+from tests.support.engine_driver import add, ask, drain, token_ids
+from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint, tiny_engine
 
 CPU = torch.device("cpu")
+F32 = (torch.float32, CPU)
 LLAMA3_SCALING = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -23,6 +25,8 @@ LLAMA3_SCALING = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+QWEN2_WINDOW = {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 10}
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama tied": {"tie_word_embeddings": True},
@@ -33,15 +37,30 @@ CASES: dict[str, dict[str, Any]] = {
     "llama 3 scaling": {"rope_scaling": LLAMA3_SCALING, "rope_theta": 500_000.0},
     "qwen2": {"model_type": "qwen2", "rope_theta": 1_000_000.0},
     "qwen2 tied": {"model_type": "qwen2", "tie_word_embeddings": True},
+    "qwen2, a window from layer 1 on": QWEN2_WINDOW | {"max_window_layers": 1},
+    "qwen2, a window by layer types": QWEN2_WINDOW | {"layer_types": ["sliding_attention", "full_attention"]},
+    "qwen3": {"model_type": "qwen3", "head_dim": 16},
+    "qwen3 biased, tied": {
+        "model_type": "qwen3",
+        "head_dim": 8,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+    },
+    "qwen3 without head_dim, a window": QWEN2_WINDOW | {"model_type": "qwen3", "max_window_layers": 0},
+    "mistral": {"model_type": "mistral", "sliding_window": None},
+    "mistral, a window": {"model_type": "mistral", "sliding_window": 7},
+    "yarn": {"rope_scaling": YARN},
+    "yarn, tuned": {
+        "rope_scaling": YARN | {"beta_fast": 4, "beta_slow": 2, "attention_factor": 1.5, "truncate": False}
+    },
+    "yarn, two scales": {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0.3}},
+    "dynamic": {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
 }
 
 
 def reference_logits(checkpoint: TinyCheckpoint, token_ids: list[int]) -> torch.Tensor:
-    config = {key: value for key, value in checkpoint.config.items() if key != "model_type"}
-    if checkpoint.config["model_type"] == "qwen2":
-        model = Qwen2ForCausalLM(Qwen2Config(**config))
-    else:
-        model = LlamaForCausalLM(LlamaConfig(**config))
+    config = AutoConfig.for_model(**checkpoint.config)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     missing, unexpected = model.load_state_dict(dict(checkpoint.tensors()), strict=False)
     assert not unexpected
     assert set(missing) <= {"lm_head.weight"}
@@ -85,11 +104,11 @@ def test_logits_equal_the_reference(case: str) -> None:
     ("changes", "sentence"),
     [
         ({"model_type": "mamba"}, "model_type 'mamba'"),
-        ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "sliding_window = None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"num_key_value_heads": 3}, "4 attention heads can't share 3 KV heads"),
         ({"hidden_size": None}, "hidden_size = None"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "RoPE scaling 'yarn'"),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "RoPE scaling 'longrope'"),
     ],
 )
 def test_what_we_cannot_run_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -125,7 +144,27 @@ def test_weights_that_do_not_fit_the_config_are_refused(edit: str, sentence: str
 
 
 def test_the_families() -> None:
-    assert supported_model_types() == ["llama", "qwen2"]
+    assert supported_model_types() == ["llama", "mistral", "qwen2", "qwen3"]
+
+
+def test_yarn_stretches_the_context_and_dynamic_does_not() -> None:
+    yarn = build_model(TinyCheckpoint(config=TINY_CONFIG | {"rope_scaling": YARN | {"factor": 8.0}}), *F32)
+    assert yarn.spec.max_positions == 512  # 64 × 8, over the 256 of config.json
+    dynamic = {"rope_scaling": {"rope_type": "dynamic", "factor": 8.0}}
+    assert build_model(TinyCheckpoint(config=TINY_CONFIG | dynamic), *F32).spec.max_positions == 256
+
+
+def test_a_windowed_model_answers_the_same_however_it_is_computed() -> None:
+    checkpoint = TinyCheckpoint(config=TINY_CONFIG | {"model_type": "mistral", "sliding_window": 7})
+    answers: list[list[list[int]]] = []
+    for budget in (256, 8):
+        engine = tiny_engine(checkpoint, max_num_batched_tokens=budget)
+        for index in range(3):
+            add(engine, ask(f"r{index}", list(range(index, 30 + 9 * index))))
+        drained = drain(engine)
+        answers.append([token_ids(drained[f"r{index}"]) for index in range(3)])
+    assert answers[0] == answers[1]
+    assert len({tuple(answer) for answer in answers[0]}) == 3
 
 
 def test_kv_bytes_as_the_documents_compute_them() -> None:
