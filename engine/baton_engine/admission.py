@@ -24,6 +24,8 @@ from baton_engine.request import EngineRequest, Request
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.text_face import TextTokenizer
 
+MAX_PRIORITY = 1_000_000
+
 
 @dataclass(frozen=True)
 class AdmissionLimits:
@@ -114,6 +116,8 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
     """Checks all that can be known before running. Raises RequestRejected."""
     if not asked.request_id:
         raise InvalidParameter("request_id", "request_id is empty.")
+    if abs(asked.priority) > MAX_PRIORITY:
+        raise InvalidParameter("priority", f"priority is {asked.priority}; at most ±{MAX_PRIORITY} is taken.")
     prompt = _prompt_of(asked, tokenizer)
     resume = _checked_ids("resume_token_ids", asked.resume_token_ids, limits.vocab_size)
     sampling = asked.sampling

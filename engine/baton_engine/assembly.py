@@ -19,6 +19,7 @@ from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models import build_model
 from baton_engine.models.registry import WeightSource
 from baton_engine.models.spec import DecoderSpec
+from baton_engine.queue_order import queue_order
 from baton_engine.runner import Runner
 from baton_engine.sampler import Sampler
 from baton_engine.sampling_params import SamplingParams
@@ -96,7 +97,8 @@ def load_engine(
     end_ids = end_token_ids(parts, spec)
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
-    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens)
+    order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
+    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order)
     core = EngineCore(scheduler, runner, Sampler(), WaitingRoom(limits), parts.new_decoder)
     report("warming up")
     runner.warm_up(min(WARM_UP_TOKENS, num_blocks * config.block_size - 1, max_model_len - 1))

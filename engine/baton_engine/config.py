@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import torch
 
 from baton_engine.errors import ConfigError
+from baton_engine.queue_order import AGEING_SECONDS, SchedulingPolicy
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 
@@ -18,6 +21,8 @@ class EngineConfig:
     """`model` is a Hugging Face folder or a .gguf file. `None` means: decided from the model and the machine.
 
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens.
+    Under the policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores
+    priorities.
     """
 
     model: Path
@@ -33,6 +38,8 @@ class EngineConfig:
     max_waiting_tokens: int = 262_144
     num_threads: int | None = None
     enable_prefix_caching: bool = True
+    scheduling_policy: SchedulingPolicy = "priority"
+    priority_ageing_seconds: float = AGEING_SECONDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))
@@ -43,6 +50,12 @@ class EngineConfig:
         for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):
             if getattr(self, name) is not None:
                 self._require_positive(name)
+        if self.scheduling_policy not in get_args(SchedulingPolicy):
+            raise ConfigError(f"scheduling_policy is {self.scheduling_policy!r}; use fcfs or priority.")
+        if not 0 <= self.priority_ageing_seconds < math.inf:
+            raise ConfigError(
+                f"priority_ageing_seconds is {self.priority_ageing_seconds}; it must be finite, 0 or more."
+            )
         if self.max_num_seqs > self.max_num_batched_tokens:
             raise ConfigError(
                 f"max_num_seqs ({self.max_num_seqs}) is over max_num_batched_tokens "

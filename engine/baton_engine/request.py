@@ -27,7 +27,8 @@ class EngineRequest:
 
     resume_token_ids are tokens that another engine already gave for this request: the answer goes on behind
     them, they count towards max_tokens, and neither their ids nor their text are sent again.
-    A lower priority number is served earlier. Requests with different cache_salt never share KV blocks.
+    A lower priority number is served earlier; waiting makes up for it (`queue_order.py`).
+    Requests with different cache_salt never share KV blocks.
     """
 
     request_id: str
@@ -189,10 +190,6 @@ class Request:
     @property
     def max_num_tokens(self) -> int:
         return len(self.prompt_token_ids) + self.max_tokens
-
-    @property
-    def sort_key(self) -> tuple[int, int]:
-        return (self.priority, self.arrival)
 
     @property
     def usage(self) -> Usage:

@@ -1,7 +1,7 @@
 """What the next step computes. Owns the waiting and running queues; knows no tensors, no text and no clock.
 
     running requests first, those that decode before those that still prefill
-    then waiting ones, in order of (priority, arrival), as long as tokens, seats and KV blocks last
+    then waiting ones, in the queue's order (`queue_order.py`), as long as tokens, seats and KV blocks last
     no block left for a running request → the last in order is preempted: its blocks go back, it waits
     again at its old place, and recomputes prompt and answer later; what it gave so far stays as it is
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from baton_engine.kv_cache import KVCache
+from baton_engine.queue_order import QueueOrder, SortKey, by_priority
 from baton_engine.request import Request, RequestState
 
 
@@ -59,11 +60,18 @@ class StepPlan:
 
 
 class Scheduler:
-    def __init__(self, kv_cache: KVCache, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        order: QueueOrder | None = None,
+    ) -> None:
         self.kv_cache = kv_cache
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
-        self.waiting: list[Request] = []  # sorted by sort_key
+        self.order = order or by_priority()
+        self.waiting: list[Request] = []  # sorted by order
         self.running: list[Request] = []
         self.num_preemptions = 0
         self._arrivals = count()
@@ -74,7 +82,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         request.arrival = next(self._arrivals)
-        insort(self.waiting, request, key=_order)
+        insort(self.waiting, request, key=self.order)
 
     def schedule(self) -> StepPlan:
         plan = StepPlan(self.max_num_batched_tokens)
@@ -102,7 +110,7 @@ class Scheduler:
         return freed
 
     def _plan_running(self, plan: StepPlan) -> None:
-        for request in sorted(self.running, key=_decodes_first):
+        for request in sorted(self.running, key=self._decodes_first):
             preempted_meanwhile = request.state is not RequestState.RUNNING
             num_tokens = min(request.num_remaining_tokens, plan.budget_left)
             if preempted_meanwhile or num_tokens == 0:
@@ -125,7 +133,7 @@ class Scheduler:
 
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         while not self.kv_cache.grow(request, request.num_computed_tokens + num_tokens):
-            victim = max(self.running, key=_order)
+            victim = max(self.running, key=self.order)
             self._preempt(victim, plan)
             if victim is request:
                 return False
@@ -139,12 +147,7 @@ class Scheduler:
         victim.state = RequestState.WAITING
         victim.num_preemptions += 1
         self.num_preemptions += 1
-        insort(self.waiting, victim, key=_order)
+        insort(self.waiting, victim, key=self.order)
 
-
-def _order(request: Request) -> tuple[int, int]:
-    return request.sort_key
-
-
-def _decodes_first(request: Request) -> tuple[bool, int, int]:
-    return (request.num_remaining_tokens > 1, *request.sort_key)
+    def _decodes_first(self, request: Request) -> tuple[bool, SortKey]:
+        return (request.num_remaining_tokens > 1, self.order(request))
