@@ -25,6 +25,7 @@ from baton_engine.errors import (
     QueueFull,
     RequestRejected,
 )
+from baton_engine.kv_events import BlocksRemoved, BlocksStored, CacheCleared, KVEvent, KVEventBatch
 from baton_engine.llm import LLM, RequestOutput
 from baton_engine.request import (
     EngineRequest,
@@ -41,6 +42,9 @@ __all__ = [
     "LLM",
     "Admission",
     "AsyncEngine",
+    "BlocksRemoved",
+    "BlocksStored",
+    "CacheCleared",
     "CancelReport",
     "ConfigError",
     "ContextLengthExceeded",
@@ -52,6 +56,8 @@ __all__ = [
     "EngineUnavailable",
     "InvalidParameter",
     "KVCapacityExceeded",
+    "KVEvent",
+    "KVEventBatch",
     "ModelLoadError",
     "PrefillChunk",
     "QueueFull",

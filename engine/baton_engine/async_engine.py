@@ -26,6 +26,7 @@ from baton_engine.assembly import LoadedEngine, ModelParts, load_engine
 from baton_engine.config import EngineConfig
 from baton_engine.engine import CancelReport, EngineCore, EngineStats
 from baton_engine.errors import EngineUnavailable
+from baton_engine.kv_events import KVListener
 from baton_engine.request import EngineRequest, Request, RequestDelta, RequestFailure
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,12 @@ class Close:
     pass
 
 
-Command = Submit | Cancel | Close
+@dataclass(frozen=True)
+class ListenToKV:
+    listener: KVListener | None
+
+
+Command = Submit | Cancel | ListenToKV | Close
 
 
 class AsyncEngine:
@@ -153,6 +159,15 @@ class AsyncEngine:
         """Called in the engine thread after the deltas of each step, to flush them together."""
         self._on_step = on_step
 
+    def on_kv_event(self, listener: KVListener | None) -> None:
+        """See KVCache.on_kv_event: the listener is called in the engine thread, before the step's deltas.
+
+        Calling it again gives the whole state again, for a receiver that has lost a batch.
+        """
+        with self._gate:
+            self._require_ready()
+            self._inbox.put(ListenToKV(listener))
+
     def _loaded(self) -> LoadedEngine:
         if self._engine is None:
             raise EngineUnavailable(self._state, f"The engine is {self._state}; its model is not loaded.")
@@ -208,6 +223,8 @@ class AsyncEngine:
                     engine.core.add(request)
                 case Cancel(request_id, report):
                     self._cancel(engine, request_id, report)
+                case ListenToKV(listener):
+                    engine.core.kv_cache.on_kv_event(listener)
                 case Close():
                     return False
 
@@ -249,7 +266,7 @@ class AsyncEngine:
                     core.add(request)
                 case Cancel(_, report):
                     report.set_result(CancelReport(found=False))
-                case Close():
+                case ListenToKV() | Close():
                     pass
         deltas = self._last_deltas(core, code, message)
         self._stats = core.stats()

@@ -115,6 +115,7 @@ class EngineCore:
             self._note_prefills(plan, started_at)
             self.scheduler.complete(plan)
             deltas += self._emit(requests, sampled)
+        self.kv_cache.events.flush()
         self.totals.steps += 1
         if not self.scheduler.has_work:
             self.check_idle()

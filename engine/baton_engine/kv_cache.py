@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from baton_engine.kv_events import KVEventLog, KVListener
 from baton_engine.request import Request
 
 ROOT = b"baton.kv.v1"
@@ -46,14 +47,16 @@ def block_hash(parent: bytes, token_ids: Sequence[int]) -> bytes:
 class BlockPool:
     """The blocks themselves: reference counts, the free list and the map from hash to block."""
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, events: KVEventLog | None = None) -> None:
         self.num_blocks = num_blocks
+        self.events = events or KVEventLog(0)
         self._free = list(range(num_blocks - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # oldest release first
         self._references = [0] * num_blocks
         self._num_held = 0
         self._hash_of: dict[int, bytes] = {}
         self._block_of: dict[bytes, int] = {}
+        self._parent_of: dict[bytes, bytes] = {}
 
     @property
     def num_available(self) -> int:
@@ -91,11 +94,17 @@ class BlockPool:
             else:
                 self._free.append(block)
 
-    def publish(self, block: int, digest: bytes) -> None:
+    def publish(self, block: int, digest: bytes, parent: bytes) -> None:
         """Makes a full, computed block findable. A second block of the same content stays private."""
         if digest not in self._block_of and block not in self._hash_of:
             self._block_of[digest] = block
             self._hash_of[block] = digest
+            self._parent_of[digest] = parent
+            self.events.stored(digest, parent)
+
+    def findable(self) -> dict[bytes, bytes]:
+        """The hash of every block that a prefix can find, with its parent's, oldest first."""
+        return dict(self._parent_of)
 
     def find(self, digests: Iterable[bytes]) -> list[int]:
         """The blocks of the longest known run of `digests` from its start."""
@@ -112,6 +121,8 @@ class BlockPool:
         count = len(self._cached)
         while self._cached:
             self._free.append(self._evict())
+        if count and not self._block_of:
+            self.events.cleared()
         return count
 
     def num_unreferenced(self, blocks: Iterable[int]) -> int:
@@ -131,7 +142,9 @@ class BlockPool:
 
     def _evict(self) -> int:
         block, _ = self._cached.popitem(last=False)
-        del self._block_of[self._hash_of.pop(block)]
+        digest = self._hash_of.pop(block)
+        del self._block_of[digest], self._parent_of[digest]
+        self.events.removed(digest)
         return block
 
 
@@ -140,8 +153,16 @@ class KVCache:
 
     def __init__(self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True) -> None:
         self.block_size = block_size
-        self.pool = BlockPool(num_blocks)
+        self.events = KVEventLog(block_size)
+        self.pool = BlockPool(num_blocks, self.events)
         self.enable_prefix_caching = enable_prefix_caching
+
+    def on_kv_event(self, listener: KVListener | None) -> None:
+        """From now on one batch for each step that changes what can be found; at once, one that holds all.
+
+        The listener is called in the thread that steps, and must be quick. None ends it.
+        """
+        self.events.listen(listener, self.pool.findable().items())
 
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -182,7 +203,8 @@ class KVCache:
         num_full = request.num_computed_tokens // self.block_size
         self._extend_hashes(request, num_full)
         for index in range(num_before // self.block_size, num_full):
-            self.pool.publish(request.block_ids[index], request.block_hashes[index])
+            parent = request.block_hashes[index - 1] if index else root_hash(request.cache_salt)
+            self.pool.publish(request.block_ids[index], request.block_hashes[index], parent)
 
     def free(self, request: Request) -> int:
         """Releases all of the request's blocks; how many those were."""

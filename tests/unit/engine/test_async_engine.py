@@ -14,6 +14,7 @@ from baton_engine import (
     DuplicateRequest,
     EngineRequest,
     EngineUnavailable,
+    KVEventBatch,
     QueueFull,
     RequestDelta,
     SamplingParams,
@@ -283,3 +284,30 @@ async def test_an_engine_that_can_not_load_says_why() -> None:
     assert engine.state == "failed"
     assert engine.failure is not None
     await engine.close()
+
+
+async def test_kv_events_come_in_the_engine_thread_before_the_deltas_of_their_step() -> None:
+    engine = await started()
+    seen: list[tuple[str, str, int]] = []
+
+    def listen(batch: KVEventBatch) -> None:
+        seen.append((threading.current_thread().name, "blocks", batch.number))
+
+    engine.on_kv_event(listen)
+    stream = Stream()
+
+    def on_delta(delta: RequestDelta) -> None:
+        seen.append((threading.current_thread().name, "delta", len(delta.token_ids)))
+        stream(delta)
+
+    engine.submit(ask("a", SHORT, tuple(range(20))), on_delta)
+    await stream.finished.wait()
+    await engine.close()
+    events = [
+        ("blocks", 0),
+        ("blocks", 1),
+        *[("delta", 1)] * 5,
+    ]  # all there is (nothing), then one full block
+    assert seen == [("baton-engine", *event) for event in events]
+    with pytest.raises(EngineUnavailable):
+        engine.on_kv_event(listen)

@@ -23,6 +23,9 @@ def test_the_public_names() -> None:
     assert sorted(baton_engine.__all__) == [
         "Admission",
         "AsyncEngine",
+        "BlocksRemoved",
+        "BlocksStored",
+        "CacheCleared",
         "CancelReport",
         "ConfigError",
         "ContextLengthExceeded",
@@ -34,6 +37,8 @@ def test_the_public_names() -> None:
         "EngineUnavailable",
         "InvalidParameter",
         "KVCapacityExceeded",
+        "KVEvent",
+        "KVEventBatch",
         "LLM",
         "ModelLoadError",
         "PrefillChunk",
