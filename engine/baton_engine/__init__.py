@@ -37,6 +37,7 @@ from baton_engine.request import (
     Usage,
 )
 from baton_engine.sampling_params import SamplingParams
+from baton_engine.step_profile import StepProfile
 
 __all__ = [
     "LLM",
@@ -66,6 +67,7 @@ __all__ = [
     "RequestOutput",
     "RequestRejected",
     "SamplingParams",
+    "StepProfile",
     "Timings",
     "TokenLogprobs",
     "Usage",

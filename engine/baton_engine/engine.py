@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from baton_engine.admission import WaitingRoom
 from baton_engine.kv_cache import KVCache
@@ -25,6 +25,7 @@ from baton_engine.request import (
 from baton_engine.runner import Runner
 from baton_engine.sampler import SampledToken, Sampler
 from baton_engine.scheduler import Scheduler, StepPlan
+from baton_engine.step_profile import StepProfile, StepProfiler
 from baton_engine.text_face import TextDecoderFactory
 
 
@@ -52,6 +53,7 @@ class EngineStats:
     preemptions_total: int
     prefix_hit_tokens_total: int
     steps_total: int
+    step_profile: StepProfile = field(default_factory=StepProfile)
 
 
 @dataclass
@@ -76,6 +78,7 @@ class EngineCore:
         self.sampler = sampler
         self.waiting_room = waiting_room
         self.totals = Totals()
+        self.profiler = StepProfiler()
         self._new_decoder = new_decoder
         self._writers: dict[str, AnswerWriter] = {}
         self._ended_at_birth: list[RequestDelta] = []
@@ -105,17 +108,23 @@ class EngineCore:
         """One step over the whole batch; the deltas of all requests that it moved."""
         deltas, self._ended_at_birth = self._ended_at_birth, []
         started_at = time.time()
+        self.profiler.begin()
         plan = self.scheduler.schedule()
         self._note_admitted(plan, started_at)
+        self.profiler.ended("schedule")
         if plan.chunks:
+            self.profiler.count(plan.num_tokens)
             logits = self.runner.run(plan)
+            self.profiler.ended("model")
             requests = [chunk.request for chunk in plan.chunks if chunk.samples]
             score_prompts(logits[len(requests) :], plan)
             sampled = self.sampler.sample(logits[: len(requests)], requests)
+            self.profiler.ended("sample")
             self._note_prefills(plan, started_at)
             self.scheduler.complete(plan)
             deltas += self._emit(requests, sampled)
         self.kv_cache.events.flush()
+        self.profiler.ended("emit")
         self.totals.steps += 1
         if not self.scheduler.has_work:
             self.check_idle()
@@ -155,6 +164,7 @@ class EngineCore:
             preemptions_total=self.scheduler.num_preemptions,
             prefix_hit_tokens_total=self.totals.prefix_hit_tokens,
             steps_total=self.totals.steps,
+            step_profile=self.profiler.profile(),
         )
 
     def check_idle(self) -> None:

@@ -48,6 +48,7 @@ def test_the_public_names() -> None:
         "RequestOutput",
         "RequestRejected",
         "SamplingParams",
+        "StepProfile",
         "Timings",
         "TokenLogprobs",
         "Usage",
