@@ -121,6 +121,8 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
     prompt = _prompt_of(asked, tokenizer)
     resume = _checked_ids("resume_token_ids", asked.resume_token_ids, limits.vocab_size)
     sampling = asked.sampling
+    if resume and sampling.n > 1:
+        raise InvalidParameter("n", f"n is {sampling.n}, but resume_token_ids continue one answer only.")
     stops = frozenset(_checked_ids("stop_token_ids", sampling.stop_token_ids, limits.vocab_size))
     prompt = _checked_ids("prompt", prompt, limits.vocab_size)
     if not prompt:

@@ -229,17 +229,17 @@ class AsyncEngine:
                     return False
 
     def _cancel(self, engine: LoadedEngine, request_id: str, report: Future[CancelReport]) -> None:
-        outcome, delta = engine.core.cancel(request_id)
+        outcome, deltas = engine.core.cancel(request_id)
         self._stats = engine.core.stats()
-        if delta is not None:
-            self._deliver([delta])
+        if deltas:
+            self._deliver(deltas)
             if self._on_step is not None:
                 self._on_step()
         report.set_result(outcome)
 
     def _deliver(self, deltas: list[RequestDelta]) -> None:
         for delta in deltas:
-            finished = delta.finish_reason is not None
+            finished = delta.ends_request
             listener = self._listeners.get(delta.request_id)
             if finished:
                 self._listeners.pop(delta.request_id, None)

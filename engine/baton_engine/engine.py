@@ -80,7 +80,7 @@ class EngineCore:
         self.totals = Totals()
         self.profiler = StepProfiler()
         self._new_decoder = new_decoder
-        self._writers: dict[str, AnswerWriter] = {}
+        self._writers: dict[str, dict[int, AnswerWriter]] = {}  # by request id, then by index of the answer
         self._ended_at_birth: list[RequestDelta] = []
 
     @property
@@ -99,14 +99,14 @@ class EngineCore:
         except Exception as error:
             self._ended_at_birth.append(self._fail(request, "detokenizer_error", error))
             return
-        self._writers[request.request_id] = writer
+        self._writers.setdefault(request.request_id, {})[request.index] = writer
         ending = writer.ending_of_resumed()
         if ending is not None:
             self._ended_at_birth.append(self._finish(request, ending))
 
     def step(self) -> list[RequestDelta]:
         """One step over the whole batch; the deltas of all requests that it moved."""
-        deltas, self._ended_at_birth = self._ended_at_birth, []
+        deltas = self._take_ended_at_birth()
         started_at = time.time()
         self.profiler.begin()
         plan = self.scheduler.schedule()
@@ -130,30 +130,32 @@ class EngineCore:
             self.check_idle()
         return deltas
 
-    def cancel(self, request_id: str) -> tuple[CancelReport, RequestDelta | None]:
-        """In any state. The delta is the request's last one; None if it is not held."""
-        writer = self._writers.get(request_id)
-        if writer is None:
-            return CancelReport(found=False), None
-        request = writer.request
-        delta = self._finish(request, Ending("cancelled"))
-        return CancelReport(True, delta.blocks_freed or 0, request.num_completion_tokens), delta
+    def cancel(self, request_id: str) -> tuple[CancelReport, list[RequestDelta]]:
+        """In any state. The deltas are the last ones of the request's answers; none if it is not held."""
+        requests = self._answers_to(request_id)
+        if not requests:
+            return CancelReport(found=False), []
+        deltas = [self._finish(request, Ending("cancelled")) for request in requests]
+        blocks_freed = sum(delta.blocks_freed or 0 for delta in deltas)
+        completion_tokens = sum(request.num_completion_tokens for request in requests)
+        return CancelReport(True, blocks_freed, completion_tokens), deltas
 
     def fail_all(self, code: str, message: str) -> list[RequestDelta]:
         """Ends every held request with an error delta: for a fault that is not one request's own."""
-        failure = RequestFailure(code, message)
-        deltas, self._ended_at_birth = self._ended_at_birth, []
-        for writer in list(self._writers.values()):
-            deltas.append(self._finish(writer.request, Ending("error", failure=failure), flush=False))
+        ending = Ending("error", failure=RequestFailure(code, message))
+        deltas = self._take_ended_at_birth()
+        for request_id in list(self._writers):
+            deltas += [self._finish(request, ending, flush=False) for request in self._answers_to(request_id)]
         return deltas
 
     def stats(self) -> EngineStats:
         counts = self.kv_cache.pool.counts()
-        preempted = [request for request in self.scheduler.waiting if request.num_preemptions]
+        # Those that wait for their first time are counted in the waiting room.
+        again = [one for one in self.scheduler.waiting if one.num_preemptions or one.forked_from]
         return EngineStats(
             running=len(self.scheduler.running),
-            waiting=self.waiting_room.num_requests + len(preempted),
-            waiting_tokens=self.waiting_room.num_tokens + sum(request.num_tokens for request in preempted),
+            waiting=self.waiting_room.num_requests + len(again),
+            waiting_tokens=self.waiting_room.num_tokens + sum(one.num_tokens for one in again),
             kv_blocks_total=counts.total,
             kv_blocks_free=counts.free,
             kv_blocks_cached=counts.cached,
@@ -179,8 +181,9 @@ class EngineCore:
                 continue  # back after a preemption
             request.scheduled_at = now
             request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
-            self.totals.prefix_hit_tokens += request.num_cached_tokens
-            self.waiting_room.scheduled(request.request_id)
+            if request.forked_from is None:
+                self.totals.prefix_hit_tokens += request.num_cached_tokens
+                self.waiting_room.scheduled(request.request_id)
 
     def _note_prefills(self, plan: StepPlan, started_at: float) -> None:
         seconds = time.time() - started_at
@@ -190,24 +193,32 @@ class EngineCore:
 
     def _emit(self, requests: Sequence[Request], sampled: Sequence[SampledToken]) -> list[RequestDelta]:
         now = time.time()
-        return [self._emit_one(request, token, now) for request, token in zip(requests, sampled, strict=True)]
+        deltas: list[RequestDelta] = []
+        for request, token in zip(requests, sampled, strict=True):
+            delta = self._emit_one(request, token, now)
+            deltas += self._take_ended_at_birth()  # forks that failed at once, before what counts those left
+            deltas.append(delta)
+        return deltas
 
     def _emit_one(self, request: Request, token: SampledToken, now: float) -> RequestDelta:
         first = request.first_token_at is None
         if first:
             request.first_token_at = now
-            self.totals.prompt_tokens += request.num_prompt_tokens
         if token.token_id is None:
             return self._fail(request, "invalid_logits", ValueError("the logits hold no number to choose by"))
+        if first and request.forked_from is None:
+            self.totals.prompt_tokens += request.num_prompt_tokens
+            for index in range(1, request.sampling.n):
+                self.add(request.fork(index))
         self.totals.generation_tokens += 1
         try:
-            text, ending = self._writers[request.request_id].push(token.token_id)
+            text, ending = self._writers[request.request_id][request.index].push(token.token_id)
         except Exception as error:
             return self._fail(request, "detokenizer_error", error)
         logprobs = (token.logprobs,) if token.logprobs is not None else ()
         prompt = tuple(request.prompt_logprobs) if first and request.prompt_logprobs else None
         if ending is None:
-            return RequestDelta(request.request_id, text, (token.token_id,), logprobs, prompt)
+            return RequestDelta(request.request_id, text, (token.token_id,), request.index, logprobs, prompt)
         last = self._finish(request, ending, text)
         return replace(last, token_ids=(token.token_id,), logprobs=logprobs, prompt_logprobs=prompt)
 
@@ -224,8 +235,11 @@ class EngineCore:
         """Takes the request out of everything, gives its blocks back and writes its last delta."""
         assert request.state is not RequestState.FINISHED, f"{request.request_id} finished twice"
         blocks_freed = self.scheduler.finish(request)
-        writer = self._writers.pop(request.request_id, None)
-        self.waiting_room.leave(request.request_id)
+        writers = self._writers.get(request.request_id, {})
+        writer = writers.pop(request.index, None)
+        if not writers:
+            self._writers.pop(request.request_id, None)
+            self.waiting_room.leave(request.request_id)
         reason: FinishReason = ending.reason
         failure = ending.failure
         if flush and writer is not None:
@@ -242,7 +256,16 @@ class EngineCore:
             usage=request.usage,
             blocks_freed=blocks_freed,
             timings=request.timings(time.time()),
+            index=request.index,
+            num_left=len(writers),
         )
+
+    def _answers_to(self, request_id: str) -> list[Request]:
+        return [writer.request for writer in self._writers.get(request_id, {}).values()]
+
+    def _take_ended_at_birth(self) -> list[RequestDelta]:
+        ended, self._ended_at_birth = self._ended_at_birth, []
+        return ended
 
 
 def _failure(code: str, error: Exception) -> RequestFailure:

@@ -168,13 +168,13 @@ class KVCache:
         return -(-num_tokens // self.block_size)
 
     def admit(self, request: Request, reserve: int = 0) -> bool:
-        """Books blocks for all tokens of the request, cached prefix first; leaves `reserve` blocks to others.
+        """Books blocks for all tokens of the request, shared prefix first; leaves `reserve` blocks to others.
 
-        Sets num_computed_tokens to the cached prefix, which is never the whole: the last token is always
+        Sets num_computed_tokens to the shared prefix, which is never the whole: the last token is always
         computed, for its logits.
         """
         assert not request.block_ids, f"{request.request_id} has blocks already"
-        prefix = self._cached_prefix(request)
+        prefix = max(self._parents_blocks(request), self._cached_prefix(request), key=len)
         missing = self.blocks_for(request.num_tokens) - len(prefix)
         if missing + self.pool.num_unreferenced(prefix) + reserve > self.pool.num_available:
             return False
@@ -212,6 +212,14 @@ class KVCache:
         request.num_computed_tokens = 0
         self.pool.release(blocks)
         return len(blocks)
+
+    def _parents_blocks(self, request: Request) -> list[int]:
+        """The common prompt's full blocks, if the request forked from still has them. Nobody writes those."""
+        parent = request.forked_from
+        if parent is None:
+            return []
+        num_usable = min(parent.num_computed_tokens, request.num_prompt_tokens, request.num_tokens - 1)
+        return parent.block_ids[: num_usable // self.block_size]
 
     def _cached_prefix(self, request: Request) -> list[int]:
         unscored = request.num_scored_tokens < request.num_prompt_tokens

@@ -28,7 +28,10 @@ Prompt = str | Sequence[int]
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """One finished answer. error is set if and only if finish_reason is "error"."""
+    """One finished answer; index tells apart those of a request with n over 1.
+
+    error is set if and only if finish_reason is "error".
+    """
 
     request_id: str
     text: str
@@ -40,6 +43,7 @@ class RequestOutput:
     error: RequestFailure | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    index: int = 0
 
 
 class LLM:
@@ -95,13 +99,16 @@ class LLM:
         try:
             while not finished:
                 for delta in self._engine.core.step():
-                    finished = finished or delta.finish_reason is not None
+                    finished = finished or delta.ends_request
                     yield delta
         finally:
             self._engine.core.cancel(asked.request_id)
 
     def run(self, asked: Sequence[EngineRequest]) -> list[RequestOutput]:
-        """Runs all requests to their ends, batched. If one is refused, none is run."""
+        """Runs all requests to their ends, batched. If one is refused, none is run.
+
+        One output for each request in order; n of them, by index, where sampling.n is over 1.
+        """
         core = self._engine.core
         named = [self._with_id(one) for one in asked]
         added: list[str] = []
@@ -116,7 +123,7 @@ class LLM:
         finally:
             for request_id in added:
                 core.cancel(request_id)
-        return [_join(collected[one.request_id]) for one in named]
+        return [output for one in named for output in _outputs(collected[one.request_id])]
 
     def _add(self, asked: EngineRequest) -> None:
         core = self._engine.core
@@ -146,6 +153,13 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     return list(prompts)  # type: ignore[arg-type]
 
 
+def _outputs(deltas: Sequence[RequestDelta]) -> list[RequestOutput]:
+    answers: dict[int, list[RequestDelta]] = {}
+    for delta in deltas:
+        answers.setdefault(delta.index, []).append(delta)
+    return [_join(answers[index]) for index in sorted(answers)]
+
+
 def _join(deltas: Sequence[RequestDelta]) -> RequestOutput:
     last = deltas[-1]
     assert last.finish_reason is not None
@@ -162,4 +176,5 @@ def _join(deltas: Sequence[RequestDelta]) -> RequestOutput:
         error=last.error,
         logprobs=tuple(entry for delta in deltas for entry in delta.logprobs),
         prompt_logprobs=deltas[0].prompt_logprobs,
+        index=last.index,
     )

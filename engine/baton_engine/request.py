@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from baton_engine.sampling_params import SamplingParams
@@ -25,6 +27,7 @@ class RequestState(enum.Enum):
 class EngineRequest:
     """What a caller submits: token ids, or messages for the chat template, never both.
 
+    With sampling.n over 1 the answers share the prompt's blocks; each delta says which answer it is for.
     resume_token_ids are tokens that another engine already gave for this request: the answer goes on behind
     them, they count towards max_tokens, and neither their ids nor their text are sent again.
     A lower priority number is served earlier; waiting makes up for it (`queue_order.py`).
@@ -97,6 +100,8 @@ class RequestDelta:
 
     token_ids and text need not match one to one: text may be held back for half characters and stop strings.
     stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
+    index tells the answers of one request apart, num_left counts those that go on after one has ended; a
+    request that ends before its first token has one last delta for all of them, of index 0.
     logprobs, where asked for, has one entry for each of token_ids. prompt_logprobs comes with the first one:
     an entry for each prompt token, None for the first, which nothing comes before.
     """
@@ -104,6 +109,7 @@ class RequestDelta:
     request_id: str
     text: str = ""
     token_ids: tuple[int, ...] = ()
+    index: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     finish_reason: FinishReason | None = None
@@ -112,6 +118,18 @@ class RequestDelta:
     usage: Usage | None = None
     blocks_freed: int | None = None
     timings: Timings | None = None
+    num_left: int = 0
+
+    @property
+    def ends_request(self) -> bool:
+        return self.finish_reason is not None and self.num_left == 0
+
+
+def choice_seed(seed: int, index: int) -> int:
+    """The seed of a request's further answers, from the request's own: the same everywhere."""
+    packed = struct.pack("<qQ", seed, index)
+    digest = hashlib.blake2b(packed, digest_size=8, person=b"baton.choice").digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 @dataclass(eq=False)
@@ -120,6 +138,8 @@ class Request:
     them; when the last one is computed, a token is sampled. Preemption sets num_computed_tokens back to 0.
 
     block_ids belongs to the KV cache, which alone adds and frees; state and arrival to the scheduler.
+    index is 0 but for further answers to the prompt of `forked_from`, whose blocks they share while it has
+    them.
     """
 
     request_id: str
@@ -133,6 +153,8 @@ class Request:
     bad_words: tuple[tuple[int, ...], ...] = ()
     cache_salt: str = ""
     priority: int = 0
+    index: int = 0
+    forked_from: Request | None = None
 
     state: RequestState = RequestState.WAITING
     arrival: int = 0
@@ -153,6 +175,25 @@ class Request:
         self.token_ids = [*self.prompt_token_ids, *self.resume_token_ids]
         if self.sampling.prompt_logprobs is not None:
             self.prompt_logprobs.append(None)
+
+    def fork(self, index: int) -> Request:
+        """Another answer to the same prompt, in the same place of every queue."""
+        return Request(
+            request_id=self.request_id,
+            prompt_token_ids=self.prompt_token_ids,
+            sampling=replace(self.sampling, prompt_logprobs=None),
+            max_tokens=self.max_tokens,
+            seed=choice_seed(self.seed, index),
+            stop_token_ids=self.stop_token_ids,
+            end_token_ids=self.end_token_ids,
+            bad_words=self.bad_words,
+            cache_salt=self.cache_salt,
+            priority=self.priority,
+            index=index,
+            forked_from=self,
+            arrival=self.arrival,
+            queued_at=self.queued_at,
+        )
 
     @property
     def num_tokens(self) -> int:

@@ -7,6 +7,7 @@ Rules where APIs differ:
 - max_tokens None: whatever fits the context.
 - bad_words: matched within the answer, as the tokenizer spells them with and without a space in front.
 - repetition_penalty looks at prompt and answer; presence_penalty and frequency_penalty at the answer only.
+- n: that many answers to one prompt. The first has the seed as given, the others seeds derived from it.
 - logprobs: of the model itself, before everything on this page. 0 gives the chosen token's alone.
 """
 
@@ -20,6 +21,7 @@ from functools import cached_property
 from baton_engine.errors import InvalidParameter
 
 MAX_STOP_STRINGS = 64
+MAX_CHOICES = 64
 MAX_BAD_WORDS = 1_024
 MAX_LOGPROBS = 20
 MAX_BIAS = 100.0
@@ -53,6 +55,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    n: int = 1
 
     def __post_init__(self) -> None:
         stop: object = self.stop
@@ -100,6 +103,7 @@ class SamplingParams:
             self.min_tokens,
             "an integer of at least 0",
         )
+        _require(_is_int(self.n) and 1 <= self.n <= MAX_CHOICES, "n", self.n, f"from 1 to {MAX_CHOICES}")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidParameter(
                 "min_tokens", f"min_tokens ({self.min_tokens}) is over max_tokens ({self.max_tokens})."

@@ -81,7 +81,8 @@ class Scheduler:
         return bool(self.waiting or self.running)
 
     def add(self, request: Request) -> None:
-        request.arrival = next(self._arrivals)
+        if request.forked_from is None:
+            request.arrival = next(self._arrivals)
         insort(self.waiting, request, key=self.order)
 
     def schedule(self) -> StepPlan:

@@ -1,7 +1,7 @@
 """Where the time of steps goes. Owns the sums; knows nothing of what the phases do.
 
-Always on: a phase costs one reading of a clock. On a GPU work is only started in `model`, and waited for where
-its result is first looked at: in `sample`.
+Always on: a phase costs one reading of a clock. On a GPU work is only started in `model`, and waited for
+where its result is first looked at: in `sample`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Phase = Literal["schedule", "model", "sample", "emit"]
 class StepProfile:
     """Sums since the engine's start; the difference of two is the profile of the time between.
 
-    num_steps counts the steps that computed something, num_tokens all tokens computed, of prompts and answers.
+    num_steps counts steps that computed something, num_tokens all tokens computed, of prompts and answers.
     """
 
     schedule_seconds: float = 0.0

@@ -75,6 +75,19 @@ class Blocks(RuleBasedStateMachine):
         self.live.remove(one)
         assert self.scheduler.finish(one) == 0
 
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), index=st.integers(1, 9))
+    def fork(self, data: st.DataObject, index: int) -> None:
+        """Another answer to a prompt that is computed, or that was so and has lost its blocks since."""
+        parent = data.draw(st.sampled_from(self.live))
+        if parent.num_answer_tokens == 0 or parent.forked_from is not None:
+            return
+        self.count += 1
+        child = parent.fork(index)
+        child.request_id = f"r{self.count}"
+        self.scheduler.add(child)
+        self.live.append(child)
+
     @rule()
     def evict_all(self) -> None:
         self.scheduler.kv_cache.pool.forget_cached()
