@@ -138,7 +138,7 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
         stop_token_ids=stops,
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
-        bad_words=_spellings(sampling.bad_words, tokenizer),
+        bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
     )
@@ -172,10 +172,16 @@ def _check_rules(sampling: SamplingParams, stops: frozenset[int], limits: Admiss
             )
 
 
-def _spellings(words: Sequence[str], tokenizer: TextTokenizer) -> tuple[tuple[int, ...], ...]:
-    """Each word's tokens as it begins a text and as it follows a space, in order, each once."""
+def _spellings(
+    words: Sequence[str], tokenizer: TextTokenizer, vocab_size: int
+) -> tuple[tuple[int, ...], ...]:
+    """Each word's tokens as it begins a text and as it follows a space, in order, each once.
+
+    A tokenizer may have ids that the model has no logit for: what is spelled with them can't be said anyway.
+    """
     spelled = (tuple(tokenizer.encode(before + word)) for word in words for before in ("", " "))
-    return tuple(dict.fromkeys(token_ids for token_ids in spelled if token_ids))
+    sayable = (token_ids for token_ids in spelled if token_ids and max(token_ids) < vocab_size)
+    return tuple(dict.fromkeys(sayable))
 
 
 def _checked_ids(param: str, token_ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:

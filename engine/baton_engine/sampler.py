@@ -30,6 +30,7 @@ from baton_engine.logprobs import RawLogprobs
 from baton_engine.request import Request, TokenLogprobs
 
 NUM_CANDIDATES = 512
+WIDENING = 8
 
 
 @dataclass(frozen=True)
@@ -97,37 +98,41 @@ def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[floa
     """Steps 6 and 7: all but the kept tokens become -inf.
 
     Sorting a large vocabulary costs more than the model's last layer, so the cut is first looked for among
-    the NUM_CANDIDATES best tokens of each row; only where that can't decide it, whole rows are sorted.
+    the NUM_CANDIDATES best tokens of each row; the rows for which that can't decide it try wider, alone.
     """
     vocab_size = scaled.shape[1]
     limits = [k if 0 < k < vocab_size else vocab_size for k in top_k]
-    narrow = min(NUM_CANDIDATES, vocab_size)
-    if all(limit <= narrow or limit == vocab_size for limit in limits):
-        decided = _cut(scaled, narrow, limits, top_p)
-        if decided is not None:
-            return decided
-    whole = _cut(scaled, vocab_size, limits, top_p)
-    assert whole is not None
-    return whole
+    result = torch.full_like(scaled, -torch.inf)
+    rows, width = list(range(scaled.shape[0])), min(NUM_CANDIDATES, vocab_size)
+    while rows:
+        part = scaled[rows]
+        ids, kept, decided = _cut(part, width, [limits[row] for row in rows], [top_p[row] for row in rows])
+        result[rows] = torch.full_like(part, -torch.inf).scatter_(1, ids, kept)
+        rows = [row for row, done in zip(rows, decided, strict=True) if not done]
+        width = min(width * WIDENING, vocab_size)
+    return result
 
 
-def _cut(scaled: Tensor, width: int, limits: Sequence[int], top_p: Sequence[float]) -> Tensor | None:
-    """The cut among the `width` best of each row; None if a token outside them could be kept."""
+def _cut(
+    scaled: Tensor, width: int, limits: Sequence[int], top_p: Sequence[float]
+) -> tuple[Tensor, Tensor, list[bool]]:
+    """The cut among the `width` best of each row: their ids; their values, -inf where not kept; and whether
+    that is the row's cut, which it is not if a token outside them could be kept.
+    """
+    vocab_size = scaled.shape[1]
     values, ids = _sorted_candidates(scaled, width)
     ranks = torch.arange(width, device=scaled.device)
-    within_k = ranks < torch.tensor(limits, device=scaled.device)[:, None]
+    limit = torch.tensor(limits, device=scaled.device)[:, None]
+    within_k = ranks < limit
     mass = (values - torch.logsumexp(scaled, dim=-1, keepdim=True)).double().exp() * within_k
-    limited = torch.tensor([limit < scaled.shape[1] for limit in limits], device=scaled.device)[:, None]
     share = torch.tensor(top_p, dtype=torch.float64, device=scaled.device)[:, None]
     # After top-k the distribution is renormalised: top-p is a share of what top-k left.
-    goal = share * torch.where(limited, mass.sum(-1, keepdim=True), 1.0)
+    goal = share * torch.where(limit < vocab_size, mass.sum(-1, keepdim=True), 1.0)
     before = mass.cumsum(-1) - mass
     keep = within_k & ((before < goal) | (share >= 1) | (ranks == 0))
     lowest_kept = values.masked_fill(~keep, torch.inf).amin(-1)
-    if width < scaled.shape[1] and bool((values[:, -1] >= lowest_kept).any()):
-        return None
-    result = torch.full_like(scaled, -torch.inf)
-    return result.scatter_(1, ids, values.masked_fill(~keep, -torch.inf))
+    decided = ((limit <= width) | (limit == vocab_size))[:, 0] & (values[:, -1] < lowest_kept)
+    return ids, values.masked_fill(~keep, -torch.inf), (decided | (width == vocab_size)).tolist()
 
 
 def _sorted_candidates(scaled: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def inverse_frequencies(spec: RopeSpec) -> Tensor:
         case "default" | "dynamic":
             return frequencies
         case "linear":
-            return frequencies / float(scaling["factor"])
+            return frequencies / _number(scaling, "factor")
         case "llama3":
             return _llama3(frequencies, scaling)
         case "yarn":
@@ -62,7 +62,7 @@ def attention_factor(spec: RopeSpec) -> float:
         return 1.0
     if scaling.get("attention_factor") is not None:
         return float(scaling["attention_factor"])
-    factor = float(scaling["factor"])
+    factor = _number(scaling, "factor")
     scale, scale_all = scaling.get("mscale"), scaling.get("mscale_all_dim")
     if scale and scale_all:
         return _temperature(factor, scale) / _temperature(factor, scale_all)
@@ -78,7 +78,8 @@ def _yarn(frequencies: Tensor, theta: float, scaling: dict[str, Any]) -> Tensor:
     context is kept, one that turns less than beta_slow times is divided by factor, a linear ramp over the
     dimensions between.
     """
-    factor, old_context = float(scaling["factor"]), float(scaling["original_max_position_embeddings"])
+    factor = _number(scaling, "factor")
+    old_context = _number(scaling, "original_max_position_embeddings")
     num_frequencies = frequencies.shape[0]
 
     def dimension_turning(times: float) -> float:
@@ -96,14 +97,23 @@ def _yarn(frequencies: Tensor, theta: float, scaling: dict[str, Any]) -> Tensor:
 
 def _llama3(frequencies: Tensor, scaling: dict[str, Any]) -> Tensor:
     """Llama 3.1's rule: long wavelengths divided by factor, short ones kept, a linear blend between."""
-    factor = float(scaling["factor"])
-    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
-    old_context = float(scaling["original_max_position_embeddings"])
+    factor = _number(scaling, "factor")
+    low, high = _number(scaling, "low_freq_factor"), _number(scaling, "high_freq_factor")
+    old_context = _number(scaling, "original_max_position_embeddings")
     wavelengths = 2 * math.pi / frequencies
     blend = ((old_context / wavelengths - low) / (high - low)).clamp(0, 1)
     blended = (1 - blend) * frequencies / factor + blend * frequencies
     scaled = torch.where(wavelengths > old_context / low, frequencies / factor, blended)
     return torch.where(wavelengths < old_context / high, frequencies, scaled)
+
+
+def _number(scaling: dict[str, Any], key: str) -> float:
+    value = scaling.get(key)
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise ModelLoadError(
+            f"config.json has {key} = {value!r} in its RoPE scaling; a number over 0 is needed."
+        )
+    return float(value)
 
 
 class RotaryTable:

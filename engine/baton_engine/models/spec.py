@@ -77,12 +77,22 @@ def sliding_windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
     kinds = config.get("layer_types") or [
         "sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)
     ]
+    if len(kinds) != num_layers or not set(kinds) <= {"sliding_attention", "full_attention"}:
+        raise ModelLoadError(
+            f"config.json has layer_types {kinds!r} for {num_layers} layers; this engine has full_attention "
+            "and sliding_attention, one for each layer."
+        )
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
 
 
 def _rope(config: Mapping[str, Any], head_dim: int, max_positions: int) -> RopeSpec:
     """Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters."""
     parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rotated = parameters.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1
+    if rotated != 1:
+        raise ModelLoadError(
+            f"config.json has partial_rotary_factor = {rotated}; this engine rotates whole heads only."
+        )
     theta = parameters.get("rope_theta") or config.get("rope_theta") or 10_000.0
     rope = RopeSpec(head_dim, float(theta), max_positions, parameters or None)
     if rope.kind != "yarn":

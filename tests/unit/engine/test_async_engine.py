@@ -311,3 +311,24 @@ async def test_kv_events_come_in_the_engine_thread_before_the_deltas_of_their_st
     assert seen == [("baton-engine", *event) for event in events]
     with pytest.raises(EngineUnavailable):
         engine.on_kv_event(listen)
+
+
+async def test_several_answers_reach_one_listener_until_the_last_has_ended() -> None:
+    engine = await started()
+    stream = Stream()
+    ended = asyncio.Event()
+
+    def on_delta(delta: RequestDelta) -> None:
+        stream(delta)
+        if delta.ends_request:
+            stream.loop.call_soon_threadsafe(ended.set)
+
+    sampling = SamplingParams(max_tokens=5, seed=1, ignore_eos=True, n=3)
+    engine.submit(ask("a", sampling), on_delta)
+    await ended.wait()
+    assert [sum(delta.index == index for delta in stream.deltas) for index in range(4)] == [5, 5, 5, 0]
+    assert [delta.num_left for delta in stream.deltas if delta.finish_reason] == [2, 1, 0]
+    engine.submit(ask("a", sampling), on_delta)  # nothing of the first is left
+    report = await asyncio.wrap_future(engine.cancel("a"))
+    assert report.found
+    await engine.close()

@@ -109,6 +109,10 @@ def test_logits_equal_the_reference(case: str) -> None:
         ({"num_key_value_heads": 3}, "4 attention heads can't share 3 KV heads"),
         ({"hidden_size": None}, "hidden_size = None"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "RoPE scaling 'longrope'"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "factor = None in its RoPE scaling"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        (QWEN2_WINDOW | {"layer_types": ["full_attention"]}, "for 2 layers"),
+        (QWEN2_WINDOW | {"layer_types": ["full_attention", "chunked"]}, "'chunked'"),
     ],
 )
 def test_what_we_cannot_run_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:

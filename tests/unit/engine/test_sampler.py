@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from baton_engine import sampler
 from baton_engine.request import Request
 from baton_engine.sampler import NUM_CANDIDATES, Sampler, uniform
 from baton_engine.sampling_params import SamplingParams
@@ -115,6 +116,25 @@ def test_cuts_wider_than_the_candidates_are_exact_too() -> None:
     drawn = seen(logits.tolist(), draws=300, top_p=0.8)
     assert needed > NUM_CANDIDATES
     assert set(drawn) <= set(order[:needed].tolist())
+
+
+def test_one_row_that_needs_a_wide_cut_widens_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    look = sampler._sorted_candidates
+
+    def noting(scaled: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append((scaled.shape[0], width))
+        return look(scaled, width)
+
+    monkeypatch.setattr(sampler, "_sorted_candidates", noting)
+    flat = torch.zeros(8_192)
+    flat[5] = 1.0
+    peaked = torch.zeros(8_192)
+    peaked[7] = 20.0
+    requests = [request(top_p=0.9) for _ in range(3)]
+    drawn = sample(torch.stack((peaked, flat, peaked)), requests)
+    assert (drawn[0], drawn[2]) == (7, 7)
+    assert sizes == [(3, 512), (1, 4_096), (1, 8_192)]
 
 
 def test_rows_of_all_kinds_do_not_touch_each_other() -> None:

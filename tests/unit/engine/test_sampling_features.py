@@ -13,7 +13,7 @@ from torch import Tensor
 from baton_engine import InvalidParameter, SamplingParams
 from baton_engine.request import Request
 from tests.support.engine_driver import GREEDY, add, ask, drain, edit_logits, text, token_ids
-from tests.support.tiny_model import EOS, tiny_engine
+from tests.support.tiny_model import EOS, VOCAB_SIZE, tiny_engine
 
 
 def say(words: bytes) -> Any:
@@ -47,6 +47,14 @@ def test_bad_words(bad_words: tuple[str, ...], expected: str) -> None:
 def test_bad_words_are_spelled_with_and_without_a_space() -> None:
     request = add(tiny_engine(), ask("a", [1], replace(GREEDY, bad_words=("no", " no"))))
     assert request.bad_words == (tuple(b"no"), tuple(b" no"), tuple(b"  no"))
+
+
+def test_a_bad_word_spelled_with_ids_beyond_the_logits_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = tiny_engine()
+    monkeypatch.setattr(engine.tokenizer, "encode", lambda text: [70, VOCAB_SIZE] if text[0] == " " else [71])
+    request = add(engine, ask("a", [1], replace(GREEDY, bad_words=("odd",))))
+    assert request.bad_words == ((71,),)
+    assert drain(engine)["a"][-1].finish_reason == "length"
 
 
 def test_only_allowed_ids_are_drawn() -> None:
