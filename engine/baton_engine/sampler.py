@@ -109,7 +109,7 @@ def _keep_most_likely(scaled: Tensor, top_k: Sequence[int], top_p: Sequence[floa
         ids, kept, decided = _cut(part, width, [limits[row] for row in rows], [top_p[row] for row in rows])
         result[rows] = torch.full_like(part, -torch.inf).scatter_(1, ids, kept)
         rows = [row for row, done in zip(rows, decided, strict=True) if not done]
-        width = min(width * WIDENING, vocab_size)
+        width = width * WIDENING if width * WIDENING <= vocab_size // 4 else vocab_size
     return result
 
 

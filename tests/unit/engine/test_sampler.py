@@ -127,14 +127,14 @@ def test_one_row_that_needs_a_wide_cut_widens_no_other(monkeypatch: pytest.Monke
         return look(scaled, width)
 
     monkeypatch.setattr(sampler, "_sorted_candidates", noting)
-    flat = torch.zeros(8_192)
+    flat = torch.zeros(32_768)
     flat[5] = 1.0
-    peaked = torch.zeros(8_192)
+    peaked = torch.zeros(32_768)
     peaked[7] = 20.0
     requests = [request(top_p=0.9) for _ in range(3)]
     drawn = sample(torch.stack((peaked, flat, peaked)), requests)
     assert (drawn[0], drawn[2]) == (7, 7)
-    assert sizes == [(3, 512), (1, 4_096), (1, 8_192)]
+    assert sizes == [(3, 512), (1, 4_096), (1, 32_768)]
 
 
 def test_rows_of_all_kinds_do_not_touch_each_other() -> None:
