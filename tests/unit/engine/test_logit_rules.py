@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from baton_engine.logit_rules import LogitRules
 from baton_engine.request import Request
@@ -157,3 +159,61 @@ def test_rows_without_rules_compile_nothing() -> None:
 
 def replace_sampling(one: Request, **changes: Any) -> Request:
     return replace(one, sampling=replace(one.sampling, **changes))
+
+
+def by_the_book(logits: list[float], one: Request) -> list[float]:
+    """The documented order in plain Python, one token at a time."""
+    params, answer = one.sampling, one.token_ids[one.num_prompt_tokens :]
+    edited_row: list[float] = []
+    for token_id, logit in enumerate(logits):
+        value = logit
+        if params.allowed_token_ids is not None and token_id not in params.allowed_token_ids:
+            value = NEVER
+        for word in one.bad_words:
+            if [*answer, token_id][-len(word) :] == list(word):
+                value = NEVER
+        if len(answer) < params.min_tokens and token_id in one.end_token_ids:
+            value = NEVER
+        value += params.logit_bias.get(token_id, 0.0)
+        if token_id in one.token_ids:
+            value = value / params.repetition_penalty if value > 0 else value * params.repetition_penalty
+        count = answer.count(token_id)
+        value -= params.frequency_penalty * count + (params.presence_penalty if count else 0.0)
+        edited_row.append(value)
+    return edited_row
+
+
+TOKEN = st.integers(0, 7)
+TOKENS = st.lists(TOKEN, max_size=8).map(tuple)
+
+
+@st.composite
+def any_request(draw: st.DrawFn) -> Request:
+    return request(
+        prompt=draw(st.lists(TOKEN, min_size=1, max_size=8).map(tuple)),
+        answer=draw(TOKENS),
+        bad_words=draw(st.lists(st.lists(TOKEN, min_size=1, max_size=3).map(tuple), max_size=4).map(tuple)),
+        ends=draw(st.frozensets(TOKEN, max_size=2)),
+        allowed_token_ids=draw(st.none() | st.lists(TOKEN, min_size=1).map(tuple)),
+        min_tokens=draw(st.integers(0, 6)),
+        logit_bias=draw(st.dictionaries(TOKEN, st.sampled_from([-3.0, 0.5, 7.0]), max_size=3)),
+        repetition_penalty=draw(st.sampled_from([1.0, 1.5, 0.5])),
+        frequency_penalty=draw(st.sampled_from([0.0, 0.25, -1.0])),
+        presence_penalty=draw(st.sampled_from([0.0, 0.5])),
+    )
+
+
+@given(st.lists(any_request(), min_size=1, max_size=5), st.integers(0, 999))
+@settings(max_examples=150, deadline=None)
+def test_any_batch_is_edited_as_the_book_says(requests: list[Request], seed: int) -> None:
+    logits = torch.randint(-8, 9, (len(requests), 8), generator=torch.Generator().manual_seed(seed)).float()
+    rules, together = LogitRules(), logits.clone()
+    rules.apply(together, requests)
+    expected = [by_the_book(row, one) for row, one in zip(logits.tolist(), requests, strict=True)]
+    assert torch.allclose(together, torch.tensor(expected), atol=1e-5)
+    for one in requests:  # the next step, with what the rules kept of this one
+        one.token_ids.append(seed % 8)
+    again = logits.clone()
+    rules.apply(again, requests)
+    expected = [by_the_book(row, one) for row, one in zip(logits.tolist(), requests, strict=True)]
+    assert torch.allclose(again, torch.tensor(expected), atol=1e-5)
