@@ -11,6 +11,8 @@ import torch
 from baton_engine.errors import ConfigError
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
+BACKENDS = ("auto", "native", "torch")
+QUANTIZATIONS = (None, "int8")
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class EngineConfig:
     """`model` is a Hugging Face folder or a .gguf file. `None` means: decided from the model and the machine.
 
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens.
+    backend auto takes the native kernels where they can serve the model in its dtype, else torch.
+    quantization int8 keeps the weights in signed bytes (native kernels only).
     """
 
     model: Path
@@ -33,11 +37,17 @@ class EngineConfig:
     max_waiting_tokens: int = 262_144
     num_threads: int | None = None
     enable_prefix_caching: bool = True
+    backend: str = "auto"
+    quantization: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))
         if self.dtype != "auto" and self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; use one of auto, {', '.join(DTYPES)}.")
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend is {self.backend!r}; use one of {', '.join(BACKENDS)}.")
+        if self.quantization not in QUANTIZATIONS:
+            raise ConfigError(f"quantization is {self.quantization!r}; use int8, or none.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting_requests"):
             self._require_positive(name)
         for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):
