@@ -66,6 +66,8 @@ class NativeLibrary:
         self.c.baton_new.argtypes = [ctypes.POINTER(Shape)]
         self.c.baton_delete.restype = None
         self.c.baton_delete.argtypes = [ctypes.c_void_p]
+        for structure, size in ((Shape, self.c.baton_shape_size()), (Step, self.c.baton_step_size())):
+            assert ctypes.sizeof(structure) == size, f"{structure.__name__} differs from csrc/model.h"
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self.c.baton_set_matrix.argtypes = [pointer, number, number, pointer, pointer, number, number, number]
         self.c.baton_set_vector.argtypes = [pointer, number, number, pointer]

@@ -64,6 +64,9 @@ int baton_best_isa() {
     return avx512 && avx2 ? kAvx512 : avx2 ? kAvx2 : kNone;
 }
 
+int baton_shape_size() { return sizeof(Shape); }
+int baton_step_size() { return sizeof(Step); }
+
 Model* baton_new(const Shape* shape) {
     Model* model = nullptr;
     if (guarded([&] {
