@@ -32,7 +32,9 @@ class ForwardPass(Protocol):
     def spec(self) -> DecoderSpec: ...
 
     def logits(self, batch: Batch) -> Tensor:
-        """Stores the batch's keys and values; float32 (len(sample_rows), vocabulary), which the caller owns."""
+        """Stores the batch's keys and values; float32 (len(sample_rows), vocabulary), the caller's to edit
+        and valid until the next call.
+        """
         ...
 
 

@@ -61,7 +61,7 @@ def native_forward(
 
 
 def float32_forward(checkpoint: TinyCheckpoint) -> TorchForward:
-    """The bfloat16 weights that the kernels get, computed with in float32: what is left is their own error."""
+    """The kernels' bfloat16 weights, computed with in float32: what is left is their own error."""
     return torch_forward(RoundedCheckpoint(checkpoint), torch.float32)
 
 

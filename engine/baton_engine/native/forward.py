@@ -42,6 +42,7 @@ class NativeForward:
         self.spec = model.spec
         self._c = library.c
         self._block_size = shape.block_size
+        self._rows = torch.empty(0, self.padded_vocab_size, dtype=torch.float32)
         self._as_int8 = int(quantization == "int8")
         spec = model.spec
         sizes = Shape(
@@ -52,7 +53,8 @@ class NativeForward:
         self._model = self._c.baton_new(ctypes.byref(sizes))
         if not self._model:
             raise ModelLoadError(f"No memory for {num_blocks} KV blocks of {shape.bytes_per_block} bytes.")
-        weakref.finalize(self, self._c.baton_delete, self._model)
+        # Not at exit: the engine's thread may still be inside, and the kernel takes all back anyway.
+        weakref.finalize(self, self._c.baton_delete, self._model).atexit = False
         self._hand_over(model)
 
     @property
@@ -60,8 +62,8 @@ class NativeForward:
         return -(-self.spec.vocab_size // COLUMN_GROUP) * COLUMN_GROUP
 
     def logits(self, batch: Batch) -> Tensor:
-        """Rows are padded to whole column groups: the result is a view of the real ones."""
-        out = torch.empty(len(batch.sample_rows), self.padded_vocab_size, dtype=torch.float32)
+        """A view of the real columns of rows padded to whole column groups."""
+        out = self._logits_rows(len(batch.sample_rows))
         starts = np.array([span.start for span in batch.spans], dtype=np.int32)
         lengths = np.array([span.length for span in batch.spans], dtype=np.int32)
         tables: list[int] = []
@@ -86,6 +88,12 @@ class NativeForward:
         )
         self._check(self._c.baton_run(self._model, ctypes.byref(step)))
         return out[:, : self.spec.vocab_size]
+
+    def _logits_rows(self, count: int) -> Tensor:
+        """Kept between steps: fresh memory would cost a page fault for each 4 KiB, some ms at 32 rows."""
+        if self._rows.shape[0] < count:
+            self._rows = torch.empty(count, self.padded_vocab_size, dtype=torch.float32)
+        return self._rows[:count]
 
     def _hand_over(self, model: DecoderModel) -> None:
         embedding = model.embedding.contiguous()
@@ -131,4 +139,3 @@ class NativeForward:
     def _check(result: int) -> None:
         if result != 0:
             raise MemoryError("the native kernels found no memory")
-

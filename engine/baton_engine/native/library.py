@@ -76,7 +76,7 @@ class NativeLibrary:
         self.c.baton_run.argtypes = [pointer, ctypes.POINTER(Step)]
 
     def isa(self, wanted: str | None = None) -> str:
-        """The best instruction set that CPU and kernels share, or the wanted one. Raises NativeUnavailable."""
+        """The best instruction set that CPU and kernels share, or `wanted`. Raises NativeUnavailable."""
         best = self.c.baton_best_isa()
         usable = [name for name, number in ISA_NUMBERS.items() if number <= best]
         if not usable:

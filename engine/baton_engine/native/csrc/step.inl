@@ -4,7 +4,7 @@ namespace {
 
 constexpr int kOwnNormRows = 16;   // up to here each thread normalises all rows itself: cheaper than meeting
 constexpr int kRowChunk = 96;      // rows of one GEMM task when there are many
-constexpr int kTaskBytes = 64 << 10;  // weights of one GEMM task when there are few rows
+constexpr int kTaskBytes = 128 << 10;  // weights of one GEMM task when there are few rows
 
 inline void norm_row(const float* x, const float* weight, int size, int stride, float eps, uint16_t* out) {
     Lanes squares = zero();

@@ -7,6 +7,7 @@ equal wherever float32's best leads by more than 3 % of the row's spread.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -82,7 +83,14 @@ def test_decodes_over_one_two_and_three_partitions(isa: str) -> None:
     for forward in (native, exact):
         logits(forward, sequences.batch([(0, 0, 254), (1, 0, 250), (2, 0, 528), (3, 0, 30)]))
     for step in range(2):
-        batch = sequences.batch([(0, 254 + step, 255 + step), (1, 250 + step, 251 + step), (2, 528 + step, 529 + step), (3, 30 + step, 31 + step)])  # noqa: E501
+        batch = sequences.batch(
+            [
+                (0, 254 + step, 255 + step),
+                (1, 250 + step, 251 + step),
+                (2, 528 + step, 529 + step),
+                (3, 30 + step, 31 + step),
+            ]
+        )
         assert_near(logits(native, batch), logits(exact, batch))
 
 
@@ -100,8 +108,10 @@ def test_a_row_is_the_same_whatever_is_computed_beside_it(isa: str, quantization
     chunked = native_forward(checkpoint, isa, num_threads=3, quantization=quantization)
     cuts = [0, 7, 64, 65, 250, 251, 252, 270, 300]
     rows = []
-    for start, end in zip(cuts, cuts[1:], strict=False):
-        rows.append(logits(chunked, sequences.batch([(0, 0, 40), (1, start, end), (2, 0, 1)]))[40 : 40 + end - start])
+    for start, end in itertools.pairwise(cuts):
+        rows.append(
+            logits(chunked, sequences.batch([(0, 0, 40), (1, start, end), (2, 0, 1)]))[40 : 40 + end - start]
+        )
     assert torch.equal(torch.cat(rows), wanted)
     decoded = [logits(chunked, sequences.batch([(1, at, at + 1)])) for at in range(248, 300)]
     assert torch.equal(torch.cat(decoded), wanted[248:])
@@ -125,7 +135,10 @@ def test_what_an_earlier_owner_left_in_a_block_is_not_seen(isa: str) -> None:
     sequences = Sequences([20, 20])
     bad = [5] * 20
     sequences.blocks[1] = sequences.blocks[0]
-    sequences.token_ids[1], sequences.token_ids[0] = bad, [token if token != 5 else 6 for token in sequences.token_ids[0]]
+    sequences.token_ids[1], sequences.token_ids[0] = (
+        bad,
+        [token if token != 5 else 6 for token in sequences.token_ids[0]],
+    )
     assert logits(poisoned, sequences.batch([(1, 0, 20)])).isnan().all()
     parts = [(0, 0, 18)]
     expected = logits(clean, sequences.batch(parts))
