@@ -118,6 +118,17 @@ def install(role: str) -> None:
         pip(log, "weights", "--no-deps", "--ignore-requires-python", *CONSTRAINTS, *role_file("weights"))
         ours = [argument for folder in distributions() for argument in ("-e", str(folder))]
         pip(log, "Baton", "--no-deps", "--no-build-isolation", *ours)
+    compile_kernels()
+
+
+def compile_kernels() -> None:
+    """Now rather than at the engine's first start. Without a compiler the engine runs, on torch alone."""
+    started = time.monotonic()
+    answer = run([str(VENV_PYTHON), "-m", "baton_engine.native"], quiet=True)
+    if answer.returncode == 0:
+        say(f"  native kernels ({time.monotonic() - started:.0f} s)")
+    else:
+        say(f"  {answer.stderr.decode(errors='replace').strip().splitlines()[-1]}")
 
 
 def role_file(role: str) -> tuple[str, str]:

@@ -12,7 +12,13 @@ from baton_engine import LLM, EngineError, EngineRequest, RequestDelta, Sampling
 def main() -> int:
     options = _parser().parse_args()
     try:
-        llm = LLM(options.model, dtype=options.dtype, num_threads=options.threads)
+        llm = LLM(
+            options.model,
+            dtype=options.dtype,
+            num_threads=options.threads,
+            backend=options.backend,
+            quantization=options.quantization,
+        )
         sampling = SamplingParams(
             max_tokens=options.max_tokens,
             temperature=options.temperature,
@@ -74,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--dtype", default="auto", help="auto, bfloat16 or float32")
+    parser.add_argument("--backend", default="auto", help="auto, native or torch")
+    parser.add_argument("--quantization", default=None, help="int8, or nothing")
     parser.add_argument("--threads", type=int, default=None)
     return parser
 

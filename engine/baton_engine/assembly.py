@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from baton_engine.admission import AdmissionLimits, WaitingRoom
+from baton_engine.backend import choose_backend
 from baton_engine.config import EngineConfig
 from baton_engine.engine import EngineCore
 from baton_engine.errors import ConfigError
 from baton_engine.kv_cache import KVCache
 from baton_engine.layers.attention import KVShape
-from baton_engine.layers.attention_torch import TorchAttention
-from baton_engine.models import build_model
+from baton_engine.models import build_model, read_spec
 from baton_engine.models.registry import WeightSource
 from baton_engine.models.spec import DecoderSpec
 from baton_engine.queue_order import queue_order
@@ -86,14 +86,15 @@ def load_engine(
     report("opening")
     parts = parts or open_parts(config)
     report("loading weights")
+    spec = read_spec(parts.weights)
+    backend = choose_backend(config, spec, dtype, device)
     with torch.inference_mode():
-        model = build_model(parts.weights, dtype, device)
+        model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights)
     report("allocating KV")
-    spec = model.spec
     max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
     num_blocks = size_kv_pool(config, shape, max_model_len, device)
-    runner = Runner(model, TorchAttention(shape, num_blocks, device), device)
+    runner = Runner(backend.forward(model, shape, num_blocks))
     end_ids = end_token_ids(parts, spec)
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)

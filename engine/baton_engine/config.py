@@ -14,6 +14,8 @@ from baton_engine.errors import ConfigError
 from baton_engine.queue_order import AGEING_SECONDS, SchedulingPolicy
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
+BACKENDS = ("auto", "native", "torch")
+QUANTIZATIONS = (None, "int8")
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class EngineConfig:
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens.
     Under the policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores
     priorities.
+    backend auto takes the native kernels where they can serve the model in its dtype, else torch.
+    quantization int8 keeps the weights in signed bytes (native kernels only).
     """
 
     model: Path
@@ -40,11 +44,17 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     scheduling_policy: SchedulingPolicy = "priority"
     priority_ageing_seconds: float = AGEING_SECONDS
+    backend: str = "auto"
+    quantization: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))
         if self.dtype != "auto" and self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; use one of auto, {', '.join(DTYPES)}.")
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend is {self.backend!r}; use one of {', '.join(BACKENDS)}.")
+        if self.quantization not in QUANTIZATIONS:
+            raise ConfigError(f"quantization is {self.quantization!r}; use int8, or none.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting_requests"):
             self._require_positive(name)
         for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):

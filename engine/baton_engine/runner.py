@@ -1,24 +1,20 @@
-"""From a step plan to logits. Owns the model, the attention backend and the flattening of chunks;
-knows no queues, no sampling and no text.
+"""From a step plan to logits. Owns the flattening of chunks; knows no queues, no sampling, no text, and
+not what computes the forward pass.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from baton_engine.layers.attention import AttentionBackend, Span
-from baton_engine.models.decoder import DecoderModel
+from baton_engine.forward import Batch, ForwardPass
+from baton_engine.layers.attention import Span
 from baton_engine.scheduler import StepPlan
 
 
 class Runner:
-    def __init__(self, model: DecoderModel, attention: AttentionBackend[Any], device: torch.device) -> None:
-        self.model = model
-        self.attention = attention
-        self.device = device
+    def __init__(self, forward: ForwardPass) -> None:
+        self.forward = forward
 
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
@@ -26,19 +22,16 @@ class Runner:
         scored, both in the order of the plan.
         """
         token_ids: list[int] = []
-        positions: list[int] = []
         sample_rows: list[int] = []
         scored_rows: list[int] = []
         spans: list[Span] = []
         for chunk in plan.chunks:
-            end = chunk.start + chunk.num_tokens
             scored_rows += [len(token_ids) + at - 1 - chunk.start for at in chunk.scored]
-            token_ids += chunk.request.token_ids[chunk.start : end]
-            positions += range(chunk.start, end)
+            token_ids += chunk.request.token_ids[chunk.start : chunk.start + chunk.num_tokens]
             spans.append(Span(chunk.start, chunk.num_tokens, chunk.request.block_ids))
             if chunk.samples:
                 sample_rows.append(len(token_ids) - 1)
-        return self._forward(token_ids, positions, sample_rows + scored_rows, spans)
+        return self.forward.logits(Batch(token_ids, spans, sample_rows + scored_rows))
 
     @torch.inference_mode()
     def warm_up(self, num_tokens: int) -> None:
@@ -46,22 +39,7 @@ class Runner:
 
         It writes into the first blocks: nobody holds them yet, and nobody reads what it did not write.
         """
-        spec = self.model.spec
-        count = min(num_tokens, spec.max_positions - 1)
+        count = min(num_tokens, self.forward.spec.max_positions - 1)
         blocks = range(count + 1)  # more than enough whatever the block size is
-        self._forward([0] * count, list(range(count)), [count - 1], [Span(0, count, blocks)])
-        self._forward([0], [count], [0], [Span(count, 1, blocks)])
-
-    def _forward(
-        self, token_ids: list[int], positions: list[int], sample_rows: list[int], spans: list[Span]
-    ) -> Tensor:
-        return self.model.forward(
-            self._indices(token_ids),
-            self._indices(positions),
-            self._indices(sample_rows),
-            attention=self.attention,
-            plan=self.attention.plan(spans),
-        )
-
-    def _indices(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self.device)
+        self.forward.logits(Batch([0] * count, [Span(0, count, blocks)], [count - 1]))
+        self.forward.logits(Batch([0], [Span(count, 1, blocks)], [0]))

@@ -16,12 +16,13 @@ class Linear:
 
     On a CPU in bfloat16 the weight is kept only in oneDNN's blocked order: at one row this is about half the
     time of F.linear, which re-reads the plain order. `residual` is added inside the same kernel there.
+    With pack=False the plain order stays, for a backend that has an order of its own.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, pack: bool = True) -> None:
         self.out_features, self.in_features = weight.shape
         self.bias = bias
-        self.packed = _can_pack(weight)
+        self.packed = pack and _can_pack(weight)
         self.weight = _MKLDNN._reorder_linear_weight(weight, None) if self.packed else weight
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:

@@ -23,8 +23,9 @@ class NamedTensors:
     """The checkpoint's tensors by name, taken out one by one: no weight is held twice for long."""
 
     def __init__(
-        self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device
+        self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device, pack: bool
     ) -> None:
+        self.pack = pack
         self._tensors = {
             name: tensor.to(device=device, dtype=dtype)
             for name, tensor in tensors
@@ -52,7 +53,7 @@ class NamedTensors:
         biases = (
             [self.take(f"{name}.bias", out) for name, out in zip(names, outs, strict=True)] if bias else []
         )
-        return Linear(torch.cat(weights), torch.cat(biases) if bias else None)
+        return Linear(torch.cat(weights), torch.cat(biases) if bias else None, self.pack)
 
     def head_norm(self, prefix: str, spec: DecoderSpec) -> HeadNorm | None:
         if not spec.qk_norm:
@@ -70,13 +71,18 @@ class NamedTensors:
 
 
 def load_decoder(
-    spec: DecoderSpec, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device
+    spec: DecoderSpec,
+    tensors: Iterable[tuple[str, Tensor]],
+    dtype: torch.dtype,
+    device: torch.device,
+    pack: bool = True,
 ) -> DecoderModel:
-    named = NamedTensors(tensors, dtype, device)
+    """pack=False: weights stay in plain order (see Linear)."""
+    named = NamedTensors(tensors, dtype, device, pack)
     embedding = named.take("model.embed_tokens.weight", spec.vocab_size, spec.hidden_size)
     if spec.tie_word_embeddings:
         named.discard("lm_head.weight")
-        head = Linear(embedding)
+        head = Linear(embedding, pack=pack)
     else:
         head = named.linear(("lm_head",), (spec.vocab_size,), spec.hidden_size, bias=False)
     norm = RMSNorm(named.take("model.norm.weight", spec.hidden_size), spec.rms_norm_eps)

@@ -38,11 +38,18 @@ def supported_model_types() -> list[str]:
     return sorted(FAMILIES)
 
 
-def build_model(source: WeightSource, dtype: torch.dtype, device: torch.device) -> DecoderModel:
-    """Raises ModelLoadError if the family is unknown, or a tensor is missing or of the wrong shape."""
+def read_spec(source: WeightSource) -> DecoderSpec:
+    """Raises ModelLoadError if the family is unknown or config.json asks for what it does not have."""
     model_type = source.config.get("model_type")
     family = FAMILIES.get(str(model_type))
     if family is None:
         known = ", ".join(supported_model_types())
         raise ModelLoadError(f"config.json has model_type {model_type!r}; this engine runs {known}.")
-    return load_decoder(family(source.config), source.tensors(), dtype, device)
+    return family(source.config)
+
+
+def build_model(
+    source: WeightSource, dtype: torch.dtype, device: torch.device, pack: bool = True
+) -> DecoderModel:
+    """Raises ModelLoadError if the family is unknown, or a tensor is missing or of the wrong shape."""
+    return load_decoder(read_spec(source), source.tensors(), dtype, device, pack)

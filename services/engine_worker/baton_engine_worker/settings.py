@@ -21,6 +21,10 @@ class Settings(ServiceSettings):
     """Bound of an answer whose client gave none; the context may leave less."""
     engine_dtype: str = "auto"
     engine_device: str = "auto"
+    engine_backend: str = "auto"
+    """auto, native or torch: whose kernels compute the steps."""
+    engine_quantization: str | None = None
+    """int8, or nothing: weights in signed bytes (native kernels only)."""
     engine_threads: int | None = Field(default=None, ge=1)
     engine_max_seqs: int = Field(default=32, ge=1)
     engine_max_batched_tokens: int = Field(default=512, ge=1)
@@ -42,6 +46,8 @@ class Settings(ServiceSettings):
             model=self.path,
             dtype=self.engine_dtype,
             device=self.engine_device,
+            backend=self.engine_backend,
+            quantization=self.engine_quantization,
             max_num_seqs=self.engine_max_seqs,
             max_num_batched_tokens=self.engine_max_batched_tokens,
             kv_memory_bytes=self.engine_kv_memory_mb * _MB if self.engine_kv_memory_mb else None,

@@ -1,0 +1,124 @@
+// The C face that Python calls through ctypes. No exception leaves it: 0 is success, 1 out of memory.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "model.h"
+#include "pack.h"
+#include "plan.h"
+
+using namespace baton;
+
+namespace {
+
+enum Isa { kNone = 0, kAvx2 = 1, kAvx512 = 2 };
+enum MatrixName { kQkv = 0, kOutput = 1, kGateUp = 2, kDown = 3, kHead = 4 };
+enum VectorName { kInputNorm = 0, kMlpNorm = 1, kFinalNorm = 2 };
+
+Matrix& matrix_of(Model& model, int layer, int name) {
+    if (name == kHead) return model.head;
+    Layer& one = model.layers[layer];
+    Matrix* const all[] = {&one.qkv, &one.output, &one.gate_up, &one.down};
+    return *all[name];
+}
+
+std::vector<float>& vector_of(Model& model, int layer, int name) {
+    if (name == kFinalNorm) return model.norm;
+    return name == kInputNorm ? model.layers[layer].input_norm : model.layers[layer].mlp_norm;
+}
+
+void allocate(Model& model) {
+    const Shape& shape = model.shape;
+    const size_t pages = static_cast<size_t>(shape.num_blocks) * (shape.block_tokens / kPageTokens);
+    model.kv.grow(pages * shape.num_layers * shape.num_kv_heads * 2 * model.page_size());
+    const int rows = model.query_block * model.group();
+    const size_t space = static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + shape.head_dim * 5 / 2 + 5) + 64;
+    const size_t inputs = std::max({model.hidden_stride, model.inner_stride, round_up(model.q_size, kGroupColumns)});
+    for (int thread = 0; thread < model.team.size(); ++thread) {
+        model.thread_normed.emplace_back(static_cast<size_t>(16) * model.hidden_stride);
+        model.thread_weights.emplace_back(inputs * kGroupColumns);
+        model.thread_attention.emplace_back(space);
+    }
+}
+
+template <class Action>
+int guarded(Action&& action) {
+    try {
+        action();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+int baton_best_isa() {
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512bf16");
+    return avx512 && avx2 ? kAvx512 : avx2 ? kAvx2 : kNone;
+}
+
+int baton_shape_size() { return sizeof(Shape); }
+int baton_step_size() { return sizeof(Step); }
+
+Model* baton_new(const Shape* shape) {
+    Model* model = nullptr;
+    if (guarded([&] {
+            model = new Model(*shape);
+            allocate(*model);
+        }) != 0) {
+        delete model;
+        return nullptr;
+    }
+    return model;
+}
+
+void baton_delete(Model* model) { delete model; }
+
+int baton_set_matrix(Model* model, int layer, int name, const uint16_t* weight, const float* bias, int num_rows,
+                     int num_columns, int as_int8) {
+    return guarded([&] {
+        pack(matrix_of(*model, layer, name), {weight, bias, num_rows, num_columns}, name == kGateUp, as_int8 != 0,
+             model->team.size());
+    });
+}
+
+int baton_set_vector(Model* model, int layer, int name, const float* values) {
+    return guarded([&] {
+        std::vector<float>& out = vector_of(*model, layer, name);
+        out.assign(model->hidden_stride, 0.f);
+        std::copy_n(values, model->shape.hidden_size, out.begin());
+    });
+}
+
+int baton_set_embedding(Model* model, const uint16_t* rows) {
+    return guarded([&] {
+        const size_t size = model->shape.hidden_size, stride = model->hidden_stride;
+        model->embedding.grow(model->shape.vocab_size * stride);
+        for (int row = 0; row < model->shape.vocab_size; ++row)
+            std::copy_n(rows + row * size, size, model->embedding.data() + row * stride);
+    });
+}
+
+int baton_set_rotary(Model* model, const float* cos, const float* sin) {
+    return guarded([&] {
+        const size_t count = static_cast<size_t>(model->shape.max_positions) * model->shape.head_dim / 2;
+        model->cos.assign(cos, cos + count);
+        model->sin.assign(sin, sin + count);
+    });
+}
+
+int baton_run(Model* model, const Step* step) {
+    return guarded([&] {
+        plan_step(*model, *step);
+        model->shape.isa == kAvx512 ? avx512::run(*model) : avx2::run(*model);
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,287 @@
+// Rotary positions, and attention over pages of K and V. Included once for each instruction set.
+//
+// The context is cut at multiples of 256 positions. Each partition's softmax and sums are computed on their own
+// and merged in order, by the same arithmetic for a decode (where other threads take other partitions) and for
+// a prompt chunk: a token's result depends on nothing but its own context.
+
+constexpr float kLog2E = 1.44269504088896341f;
+
+// 2^x, relative error under 2e-7; arguments outside ±126 are clamped. A NaN stays one: it is the second operand.
+inline Lanes exp2(Lanes x) {
+    x = min(all(126.f), max(all(-126.f), x));
+    const Lanes n = round_to_integer(x);
+    const Lanes r = sub(x, n);
+    Lanes y = all(1.54035303933816e-4f);
+    y = fma(y, r, all(1.33335581464284e-3f));
+    y = fma(y, r, all(9.61812910762848e-3f));
+    y = fma(y, r, all(5.55041086648216e-2f));
+    y = fma(y, r, all(2.40226506959101e-1f));
+    y = fma(y, r, all(6.93147180559945e-1f));
+    y = fma(y, r, all(1.f));
+    return times_power_of_two(y, n);
+}
+
+// One thread's work space for a block of query rows (a row: one query head of one token).
+struct AttentionSpace {
+    float *scores, *part, *sum, *part_max, *part_total, *max, *total;
+    uint16_t *weights, *queries;
+    int* num_visible;
+
+    static size_t size(int rows, int dim) {
+        return static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + dim * 5 / 2 + 5) + 64;
+    }
+    AttentionSpace(float* at, int rows, int dim) {
+        auto take = [&](size_t count) { return std::exchange(at, at + count); };
+        scores = take(static_cast<size_t>(rows) * kPartitionTokens);
+        weights = reinterpret_cast<uint16_t*>(take(static_cast<size_t>(rows) * kPartitionTokens / 2));
+        part = take(static_cast<size_t>(rows) * dim);
+        sum = take(static_cast<size_t>(rows) * dim);
+        queries = reinterpret_cast<uint16_t*>(take(static_cast<size_t>(rows) * dim / 2));
+        part_max = take(rows);
+        part_total = take(rows);
+        max = take(rows);
+        total = take(rows);
+        num_visible = reinterpret_cast<int*>(take(rows));
+    }
+};
+
+inline int query_rows(const Model& model) { return model.query_block * model.group(); }
+
+struct Pages {
+    const uint16_t* k[kPartitionPages + 4];
+    const uint16_t* v[kPartitionPages + 4];
+    int count;
+};
+
+// The list is filled up with its last page: tiles take pages by four and read what nobody will use.
+inline void find_pages(Model& model, int layer, const Span& span, int kv_head, int partition, int end, Pages& pages) {
+    const int first = partition * kPartitionPages;
+    pages.count = std::min(kPartitionPages, (end + kPageTokens - 1) / kPageTokens - first);
+    for (int i = 0; i < pages.count; ++i) {
+        pages.k[i] = model.k_page(layer, span, first + i, kv_head);
+        pages.v[i] = pages.k[i] + model.page_size();
+    }
+    for (int i = pages.count; i < kPartitionPages + 4; ++i) {
+        pages.k[i] = pages.k[pages.count - 1];
+        pages.v[i] = pages.v[pages.count - 1];
+    }
+}
+
+template <int Rows>
+void score_tile(const uint16_t* q, int dim, const Pages& pages, float* scores) {
+    constexpr int wide = panels_for(Rows);
+    for (int page = 0; page < pages.count; page += wide) {
+        const uint16_t* panels[wide];
+        for (int p = 0; p < wide; ++p) panels[p] = pages.k[page + p];
+        const bool last = page + wide >= pages.count;
+        Tile<Rows, wide> tile;
+        tile.clear();
+        tile.add_dots(q, dim, panels, 2 * kPageTokens, dim / 2, last ? pages.v : pages.k + page + wide);
+        tile.put(scores + page * kPageTokens, kPartitionTokens, kPageTokens);
+    }
+}
+
+template <int Rows, int Panels>
+void gather_tile(const uint16_t* weights, int dim, const Pages& pages, int first_dim, float* out) {
+    Tile<Rows, Panels> tile;
+    tile.clear();
+    for (int page = 0; page < pages.count; ++page) {
+        const uint16_t* panels[Panels];
+        const uint16_t* ahead[Panels];
+        for (int p = 0; p < Panels; ++p) {
+            panels[p] = pages.v[page] + (first_dim + 16 * p) * 2;
+            ahead[p] = pages.v[page + 4] + (first_dim + 16 * p) * 2;
+        }
+        tile.add_dots(weights + page * kPageTokens, kPartitionTokens, panels, 2 * dim, kPageTokens / 2, ahead);
+    }
+    tile.put(out + first_dim, dim, 16);
+}
+
+template <int Rows>
+void gather_tiles_of(const uint16_t* weights, int dim, const Pages& pages, float* out) {
+    constexpr int wide = panels_for(Rows);
+    int at = 0;
+    for (; at + 16 * wide <= dim; at += 16 * wide) gather_tile<Rows, wide>(weights, dim, pages, at, out);
+    for (; at < dim; at += 32) gather_tile<Rows, 2>(weights, dim, pages, at, out);
+}
+
+using ScoreTile = void (*)(const uint16_t*, int, const Pages&, float*);
+using GatherTile = void (*)(const uint16_t*, int, const Pages&, float*);
+
+template <int... Rows>
+constexpr std::array<ScoreTile, sizeof...(Rows)> score_tiles(std::integer_sequence<int, Rows...>) {
+    return {score_tile<Rows + 1>...};
+}
+template <int... Rows>
+constexpr std::array<GatherTile, sizeof...(Rows)> gather_tiles(std::integer_sequence<int, Rows...>) {
+    return {gather_tiles_of<Rows + 1>...};
+}
+constexpr auto kScoreTiles = score_tiles(std::make_integer_sequence<int, kTileRows>());
+constexpr auto kGatherTiles = gather_tiles(std::make_integer_sequence<int, kTileRows>());
+
+// scores (num_visible of them count) → weights in bfloat16, zero behind; their maximum and their sum.
+inline void soften(const float* scores, int num_visible, int num_pages, float scale, uint16_t* weights, float& max_out,
+                   float& total_out) {
+    const int full = num_visible / kPageTokens, tail = num_visible % kPageTokens;
+    Lanes most = all(-std::numeric_limits<float>::infinity());
+    for (int page = 0; page < full; ++page) most = max(most, load(scores + page * kPageTokens));
+    if (tail) {
+        const Lanes x = load(scores + full * kPageTokens);
+        most = max(most, keep_first(x, tail, -std::numeric_limits<float>::infinity()));
+    }
+    max_out = largest(most);
+    const Lanes offset = all(max_out), factor = all(scale * kLog2E);
+    Lanes total = zero();
+    for (int page = 0; page < num_pages; ++page) {
+        Lanes weight = zero();
+        if (page * kPageTokens < num_visible) {
+            weight = exp2(mul(sub(load(scores + page * kPageTokens), offset), factor));
+            if (page == full) weight = keep_first(weight, tail, 0.f);
+            total = add(total, weight);
+        }
+        store_bf16(weights + page * kPageTokens, weight);
+    }
+    total_out = sum(total);
+}
+
+// Attention of `rows` query rows to one partition; part, part_max and part_total of the work space get it.
+inline void attend_partition(const uint16_t* q, int rows, int dim, float scale, const Pages& pages, AttentionSpace& space) {
+    const int height = strip_rows(rows);
+    for (int row = 0; row < rows; row += height) {
+        const int count = std::min(height, rows - row);
+        kScoreTiles[count - 1](q + static_cast<size_t>(row) * dim, dim, pages, space.scores + row * kPartitionTokens);
+        for (int r = row; r < row + count; ++r)
+            soften(space.scores + r * kPartitionTokens, space.num_visible[r], pages.count, scale,
+                   space.weights + r * kPartitionTokens, space.part_max[r], space.part_total[r]);
+        kGatherTiles[count - 1](space.weights + row * kPartitionTokens, dim, pages, space.part + static_cast<size_t>(row) * dim);
+    }
+}
+
+// The running result of a row takes in its next partition.
+inline void merge(float* sum, float& max, float& total, const float* part, float part_max, float part_total, int dim,
+                  float scale, bool first) {
+    if (first) {
+        std::copy_n(part, dim, sum);
+        max = part_max;
+        total = part_total;
+        return;
+    }
+    const float both = part_max > max ? part_max : max;
+    alignas(64) float factors[16] = {(max - both) * scale * kLog2E, (part_max - both) * scale * kLog2E};
+    store(factors, exp2(load(factors)));
+    const Lanes old_factor = all(factors[0]), new_factor = all(factors[1]);
+    for (int d = 0; d < dim; d += 16) store(sum + d, fma(load(part + d), new_factor, mul(load(sum + d), old_factor)));
+    total = total * factors[0] + part_total * factors[1];
+    max = both;
+}
+
+inline void put_attended(Model& model, int row, int head, const float* sum, float total) {
+    const int dim = model.shape.head_dim;
+    uint16_t* out = model.attended.data() + static_cast<size_t>(row) * model.q_size + head * dim;
+    const Lanes divisor = all(total);
+    for (int d = 0; d < dim; d += 16) store_bf16(out + d, div(load(sum + d), divisor));
+}
+
+inline int num_partitions(const Span& span) { return (span.end() + kPartitionTokens - 1) / kPartitionTokens; }
+
+// A decode: one partition is this task's; whoever finishes the last one of a head merges them all.
+inline void attend_decode(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
+    const Span& span = model.plan.spans[task.span];
+    const int dim = model.shape.head_dim, group = model.group(), count = num_partitions(span);
+    const float scale = 1.f / std::sqrt(static_cast<float>(dim));
+    Pages pages;
+    find_pages(model, layer, span, task.kv_head, task.part, span.end(), pages);
+    const int visible = std::min(kPartitionTokens, span.end() - task.part * kPartitionTokens);
+    std::fill_n(space.num_visible, group, visible);
+    const uint16_t* q = model.q.data() + static_cast<size_t>(span.first_row) * model.q_size + task.kv_head * group * dim;
+    attend_partition(q, group, dim, scale, pages, space);
+    if (count == 1) {
+        for (int g = 0; g < group; ++g)
+            put_attended(model, span.first_row, task.kv_head * group + g, space.part + g * dim, space.part_total[g]);
+        return;
+    }
+    const size_t record = dim + 16;
+    float* partials = model.partials.data() + (model.plan.partial_starts[task.span] + task.kv_head * count) * group * record;
+    for (int g = 0; g < group; ++g) {
+        float* mine = partials + (task.part * group + g) * record;
+        std::copy_n(space.part + g * dim, dim, mine);
+        mine[dim] = space.part_max[g];
+        mine[dim + 1] = space.part_total[g];
+    }
+    std::atomic<int>& done = model.partials_done[task.span * model.shape.num_kv_heads + task.kv_head];
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < count) return;
+    done.store(0, std::memory_order_relaxed);  // for the next layer
+    for (int g = 0; g < group; ++g) {
+        for (int part = 0; part < count; ++part) {
+            const float* one = partials + (part * group + g) * record;
+            merge(space.sum, space.max[0], space.total[0], one, one[dim], one[dim + 1], dim, scale, part == 0);
+        }
+        put_attended(model, span.first_row, task.kv_head * group + g, space.sum, space.total[0]);
+    }
+}
+
+// A block of a prompt chunk's query tokens, all query heads of one KV head, over all their partitions.
+inline void attend_prompt(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
+    const Span& span = model.plan.spans[task.span];
+    const int dim = model.shape.head_dim, group = model.group();
+    const float scale = 1.f / std::sqrt(static_cast<float>(dim));
+    const int first = std::max(span.start, task.part * model.query_block);
+    const int end = std::min(span.end(), (task.part + 1) * model.query_block);
+    const int rows = (end - first) * group;
+    const int first_row = span.first_row + first - span.start;
+    for (int at = first; at < end; ++at) {
+        const uint16_t* q = model.q.data() + static_cast<size_t>(first_row + at - first) * model.q_size;
+        std::copy_n(q + task.kv_head * group * dim, group * dim, space.queries + static_cast<size_t>(at - first) * group * dim);
+    }
+    for (int partition = 0; partition * kPartitionTokens < end; ++partition) {
+        Pages pages;
+        find_pages(model, layer, span, task.kv_head, partition, end, pages);
+        for (int row = 0; row < rows; ++row)
+            space.num_visible[row] = std::min(kPartitionTokens, first + row / group + 1 - partition * kPartitionTokens);
+        attend_partition(space.queries, rows, dim, scale, pages, space);
+        for (int row = 0; row < rows; ++row)
+            merge(space.sum + static_cast<size_t>(row) * dim, space.max[row], space.total[row],
+                  space.part + static_cast<size_t>(row) * dim, space.part_max[row], space.part_total[row], dim, scale,
+                  partition == 0);
+    }
+    for (int row = 0; row < rows; ++row)
+        put_attended(model, first_row + row / group, task.kv_head * group + row % group,
+                     space.sum + static_cast<size_t>(row) * dim, space.total[row]);
+}
+
+inline void rotate(const float* head, const float* cos, const float* sin, int half, uint16_t* out) {
+    for (int d = 0; d < half; d += 16) {
+        const Lanes a = load(head + d), b = load(head + half + d), c = load(cos + d), s = load(sin + d);
+        store_bf16(out + d, sub(mul(a, c), mul(b, s)));
+        store_bf16(out + half + d, fma(b, c, mul(a, s)));
+    }
+}
+
+// Rotates q and k of some rows of one page, and stores their k and v in it.
+inline void store_rows(Model& model, int layer, const PageRows& rows) {
+    const Span& span = model.plan.spans[rows.span];
+    const int dim = model.shape.head_dim, half = dim / 2;
+    const int page = rows.first / kPageTokens;
+    alignas(64) uint16_t turned[512];
+    for (int at = rows.first; at < rows.first + rows.count; ++at) {
+        const size_t row = span.first_row + at - span.start;
+        const float* qkv = model.qkv.data() + row * model.qkv_stride();
+        const float* cos = model.cos.data() + static_cast<size_t>(at) * half;
+        const float* sin = model.sin.data() + static_cast<size_t>(at) * half;
+        for (int head = 0; head < model.shape.num_heads; ++head)
+            rotate(qkv + head * dim, cos, sin, half, model.q.data() + row * model.q_size + head * dim);
+        const int token = at % kPageTokens;
+        for (int head = 0; head < model.shape.num_kv_heads; ++head) {
+            uint16_t* k = model.k_page(layer, span, page, head);
+            uint16_t* v = k + model.page_size();
+            // What an earlier owner left behind could be a NaN, and a weight of 0 does not silence it.
+            if (token == 0) std::fill_n(v, model.page_size(), uint16_t{0});
+            rotate(qkv + model.q_size + head * dim, cos, sin, half, turned);
+            for (int d = 0; d < dim; d += 2) std::copy_n(turned + d, 2, k + d * kPageTokens + token * 2);
+            const float* value = qkv + model.q_size + model.kv_size + head * dim;
+            for (int d = 0; d < dim; d += 16) store_bf16(turned + d, load(value + d));
+            uint16_t* pair = v + (token / 2) * 2 * dim + token % 2;
+            for (int d = 0; d < dim; ++d) pair[2 * d] = turned[d];
+        }
+    }
+}

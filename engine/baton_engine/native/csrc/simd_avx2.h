@@ -1,0 +1,111 @@
+// The same sixteen lanes in two AVX2 registers; a bfloat16 is the upper half of a float, so pairs are
+// widened by a shift or a mask and multiplied in float32.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace baton::avx2 {
+
+constexpr int kTileRows = 2;  // × 2 panels × 2 registers = 8 accumulators of 16
+
+struct Lanes {
+    __m256 a, b;
+};
+struct Pairs {
+    __m256i a, b;
+};
+
+inline Lanes zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline Lanes all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, Lanes x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+inline Lanes add(Lanes x, Lanes y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+inline Lanes sub(Lanes x, Lanes y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+inline Lanes mul(Lanes x, Lanes y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+inline Lanes div(Lanes x, Lanes y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+inline Lanes fma(Lanes x, Lanes y, Lanes z) {
+    return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+inline Lanes max(Lanes x, Lanes y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+inline Lanes min(Lanes x, Lanes y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+inline float sum(Lanes x) {
+    const __m256 eight = _mm256_add_ps(x.a, x.b);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float largest(Lanes x) {
+    const __m256 eight = _mm256_max_ps(x.a, x.b);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+inline Lanes keep_first(Lanes x, int count, float other) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256 a = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));
+    const __m256 b = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), lane));
+    return {_mm256_blendv_ps(_mm256_set1_ps(other), x.a, a), _mm256_blendv_ps(_mm256_set1_ps(other), x.b, b)};
+}
+inline Lanes round_to_integer(Lanes x) {
+    constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};
+}
+inline __m256 times_power_of_two(__m256 x, __m256 n) {
+    return _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+}
+inline Lanes times_power_of_two(Lanes x, Lanes n) {
+    return {times_power_of_two(x.a, n.a), times_power_of_two(x.b, n.b)};
+}
+
+inline Pairs load_pairs(const uint16_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16))};
+}
+inline Pairs all_pairs(const uint16_t* p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, 4);
+    return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
+}
+inline __m256 first_of_pair(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+inline __m256 second_of_pair(__m256i pairs) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+inline __m256 dot(__m256 sum, __m256i x, __m256i y) {
+    sum = _mm256_fmadd_ps(second_of_pair(x), second_of_pair(y), sum);
+    return _mm256_fmadd_ps(first_of_pair(x), first_of_pair(y), sum);
+}
+inline Lanes dot(Lanes sum, Pairs x, Pairs y) { return {dot(sum.a, x.a, y.a), dot(sum.b, x.b, y.b)}; }
+
+// Round to nearest even; a NaN stays one, which plain rounding of the bits would not promise.
+inline __m256i to_bf16(__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0x7fc0), is_nan);
+}
+inline void store_bf16(uint16_t* p, Lanes x) {
+    const __m256i packed = _mm256_packus_epi32(to_bf16(x.a), to_bf16(x.b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+inline __m256 load_bf16_half(const uint16_t* p) {
+    const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
+}
+inline Lanes load_bf16(const uint16_t* p) { return {load_bf16_half(p), load_bf16_half(p + 8)}; }
+inline __m256 bytes_to_floats(const int8_t* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+inline void bytes_to_bf16(const int8_t* from, uint16_t* to) {
+    store_bf16(to, {bytes_to_floats(from), bytes_to_floats(from + 8)});
+    store_bf16(to + 16, {bytes_to_floats(from + 16), bytes_to_floats(from + 24)});
+}
+
+}  // namespace baton::avx2

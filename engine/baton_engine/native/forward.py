@@ -1,0 +1,141 @@
+"""A model inside the native kernels: hands over its weights, then runs each step in one call."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from baton_engine.errors import ModelLoadError
+from baton_engine.forward import Batch
+from baton_engine.layers.attention import KVShape
+from baton_engine.layers.linear import Linear
+from baton_engine.layers.rotary import inverse_frequencies
+from baton_engine.models.decoder import DecoderLayer, DecoderModel
+from baton_engine.native.library import ISA_NUMBERS, NativeLibrary, Shape, Step
+
+# As in csrc/api.cpp.
+QKV, OUTPUT, GATE_UP, DOWN, HEAD = range(5)
+INPUT_NORM, MLP_NORM, FINAL_NORM = range(3)
+COLUMN_GROUP = 32
+
+
+class NativeForward:
+    """Takes the model's plain weights away from it, layer by layer: none is held twice for long.
+
+    quantization "int8" keeps the layers' matrices in signed bytes with one scale an output column.
+    """
+
+    def __init__(
+        self,
+        library: NativeLibrary,
+        isa: str,
+        model: DecoderModel,
+        shape: KVShape,
+        num_blocks: int,
+        num_threads: int,
+        quantization: str | None = None,
+    ) -> None:
+        self.spec = model.spec
+        self._c = library.c
+        self._block_size = shape.block_size
+        self._rows = torch.empty(0, self.padded_vocab_size, dtype=torch.float32)
+        self._as_int8 = int(quantization == "int8")
+        spec = model.spec
+        sizes = Shape(
+            spec.vocab_size, spec.hidden_size, spec.intermediate_size, spec.num_layers, spec.num_heads,
+            spec.num_kv_heads, spec.head_dim, spec.max_positions, shape.block_size, num_blocks, num_threads,
+            ISA_NUMBERS[isa], spec.rms_norm_eps,
+        )  # fmt: skip
+        self._model = self._c.baton_new(ctypes.byref(sizes))
+        if not self._model:
+            raise ModelLoadError(f"No memory for {num_blocks} KV blocks of {shape.bytes_per_block} bytes.")
+        # Not at exit: the engine's thread may still be inside, and the kernel takes all back anyway.
+        weakref.finalize(self, self._c.baton_delete, self._model).atexit = False
+        self._hand_over(model)
+
+    @property
+    def padded_vocab_size(self) -> int:
+        return -(-self.spec.vocab_size // COLUMN_GROUP) * COLUMN_GROUP
+
+    def logits(self, batch: Batch) -> Tensor:
+        """A view of the real columns of rows padded to whole column groups."""
+        out = self._logits_rows(len(batch.sample_rows))
+        starts = np.array([span.start for span in batch.spans], dtype=np.int32)
+        lengths = np.array([span.length for span in batch.spans], dtype=np.int32)
+        tables: list[int] = []
+        table_starts = [0]
+        for span in batch.spans:
+            tables += span.block_ids[: -(-span.end // self._block_size)]
+            table_starts.append(len(tables))
+        arrays = (
+            np.array(batch.token_ids, dtype=np.int64),
+            starts,
+            lengths,
+            np.array(table_starts, dtype=np.int32),
+            np.array(tables, dtype=np.int32),
+            np.array(batch.sample_rows, dtype=np.int64),
+        )
+        step = Step(
+            len(batch.token_ids),
+            len(batch.spans),
+            len(batch.sample_rows),
+            *(array.ctypes.data for array in arrays),
+            out.data_ptr(),
+        )
+        self._check(self._c.baton_run(self._model, ctypes.byref(step)))
+        return out[:, : self.spec.vocab_size]
+
+    def _logits_rows(self, count: int) -> Tensor:
+        """Kept between steps: fresh memory would cost a page fault for each 4 KiB, some ms at 32 rows."""
+        if self._rows.shape[0] < count:
+            self._rows = torch.empty(count, self.padded_vocab_size, dtype=torch.float32)
+        return self._rows[:count]
+
+    def _hand_over(self, model: DecoderModel) -> None:
+        embedding = model.embedding.contiguous()
+        self._check(self._c.baton_set_embedding(self._model, embedding.data_ptr()))
+        self._set_rotary()
+        self._set_vector(0, FINAL_NORM, model.norm.weight)
+        self._set_matrix(0, HEAD, model.head)
+        layers: list[DecoderLayer] = list(model.layers)
+        model.layers = ()
+        for index in range(len(layers)):
+            layer = layers.pop(0)
+            self._set_vector(index, INPUT_NORM, layer.input_norm.weight)
+            self._set_vector(index, MLP_NORM, layer.mlp_norm.weight)
+            self._set_matrix(index, QKV, layer.qkv)
+            self._set_matrix(index, OUTPUT, layer.output)
+            self._set_matrix(index, GATE_UP, layer.mlp.gate_up)
+            self._set_matrix(index, DOWN, layer.mlp.down)
+
+    def _set_rotary(self) -> None:
+        """float32, not bfloat16 as in the torch path: the table is small, and far positions profit."""
+        positions = torch.arange(self.spec.max_positions, dtype=torch.float32)
+        angles = torch.outer(positions, inverse_frequencies(self.spec.rope))
+        cos, sin = angles.cos().contiguous(), angles.sin().contiguous()
+        self._check(self._c.baton_set_rotary(self._model, cos.data_ptr(), sin.data_ptr()))
+
+    def _set_vector(self, layer: int, name: int, values: Tensor) -> None:
+        values = values.float().contiguous()
+        self._check(self._c.baton_set_vector(self._model, layer, name, values.data_ptr()))
+
+    def _set_matrix(self, layer: int, name: int, linear: Linear) -> None:
+        weight = linear.weight.contiguous()
+        assert weight.dtype == torch.bfloat16
+        assert not linear.packed
+        bias = None if linear.bias is None else linear.bias.float().contiguous()
+        address = None if bias is None else bias.data_ptr()
+        self._check(
+            self._c.baton_set_matrix(
+                self._model, layer, name, weight.data_ptr(), address, *weight.shape, self._as_int8
+            )
+        )
+
+    @staticmethod
+    def _check(result: int) -> None:
+        if result != 0:
+            raise MemoryError("the native kernels found no memory")

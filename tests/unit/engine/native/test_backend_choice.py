@@ -1,0 +1,140 @@
+"""Who computes the forward pass, and what happens where the kernels can't be had."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from baton_engine import ConfigError
+from baton_engine.backend import NativeBackend, TorchBackend, choose_backend
+from baton_engine.models import read_spec
+from baton_engine.models.spec import DecoderSpec
+from baton_engine.native.library import CACHE_VARIABLE, NativeUnavailable, load_library
+from baton_engine.native.support import KNOWN_FIELDS, why_not_native
+from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
+from tests.support.native_model import native_checkpoint, usable_isas
+from tests.support.tiny_model import TinyCheckpoint, tiny_config, tiny_engine
+
+CPU = torch.device("cpu")
+needs_kernels = pytest.mark.skipif(not usable_isas(), reason="no compiler or no AVX2 here")
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    load_library.cache_clear()
+    yield
+    load_library.cache_clear()
+
+
+def choose(dtype: torch.dtype = torch.bfloat16, spec: DecoderSpec | None = None, **changes: Any) -> Any:
+    return choose_backend(tiny_config(**changes), spec or read_spec(native_checkpoint()), dtype, CPU)
+
+
+@needs_kernels
+def test_auto_takes_the_kernels_for_bfloat16_only() -> None:
+    assert isinstance(choose(), NativeBackend)
+    assert isinstance(choose(dtype=torch.float32), TorchBackend)
+    assert isinstance(choose(backend="torch"), TorchBackend)
+    assert isinstance(choose(spec=read_spec(TinyCheckpoint())), TorchBackend)  # heads of 8
+
+
+def test_insisting_on_what_cannot_be_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="bfloat16, the dtype is float32"):
+        choose(dtype=torch.float32, backend="native")
+    with pytest.raises(ConfigError, match="multiple of 32"):
+        choose(spec=read_spec(TinyCheckpoint()), quantization="int8")
+    with pytest.raises(ConfigError, match="block_size 8"):
+        choose(backend="native", block_size=8)
+    with pytest.raises(ConfigError, match="backend is 'abacus'"):
+        tiny_config(backend="abacus")
+    with pytest.raises(ConfigError, match="quantization is 'int3'"):
+        tiny_config(quantization="int3")
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_there_is_torch_and_one_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with caplog.at_level(logging.WARNING, "baton_engine"):
+        assert isinstance(choose(), TorchBackend)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no C++ compiler" in caplog.text
+    with pytest.raises(ConfigError, match="no C\\+\\+ compiler"):
+        choose(backend="native")
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_a_build_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "c++"
+    broken.write_text("#!/bin/sh\necho 'c++ (broken) 12.2.0'\necho 'no room on device' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(NativeUnavailable, match="compiling them failed"):
+        load_library()
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_every_field_of_a_spec_is_known_to_the_kernels() -> None:
+    """A new field: teach the kernels, or let why_not_native refuse it; then add it to KNOWN_FIELDS."""
+    assert {field.name for field in dataclasses.fields(DecoderSpec)} == KNOWN_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "qwen3"}, "norm of q and k heads"),
+        ({"model_type": "mistral", "sliding_window": 9}, "sliding window"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling yarn"),
+    ],
+)
+def test_what_the_kernels_do_not_compute_goes_to_torch(changes: dict[str, Any], reason: str) -> None:
+    spec = read_spec(native_checkpoint(**changes))
+    assert isinstance(choose(spec=spec), TorchBackend)
+    with pytest.raises(ConfigError, match=reason):
+        choose(spec=spec, backend="native")
+
+
+def test_other_devices_are_refused() -> None:
+    reason = why_not_native(read_spec(native_checkpoint()), torch.bfloat16, torch.device("cuda"), 16)
+    assert reason is not None
+    assert "cuda" in reason
+
+
+@needs_kernels
+def test_the_set_up_program_names_the_library() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "baton_engine.native"], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert str(load_library().path) in done.stdout
+
+
+@needs_kernels
+def test_an_engine_on_the_kernels_answers_the_same_alone_batched_chunked_and_preempted() -> None:
+    prompts = [[(7 * one + 3 * at) % 250 for at in range(20 + 9 * one)] for one in range(6)]
+    checkpoint = native_checkpoint()
+
+    def answers(**changes: Any) -> list[list[int]]:
+        engine = tiny_engine(checkpoint, dtype="bfloat16", backend="native", **changes)
+        for one, prompt in enumerate(prompts):
+            add(engine, ask(f"r{one}", prompt, GREEDY))
+        deltas = drain(engine)
+        if changes.get("num_blocks"):
+            assert engine.core.stats().preemptions_total > 0
+        return [token_ids(deltas[f"r{one}"]) for one in range(len(prompts))]
+
+    expected = answers(max_num_seqs=1)
+    assert all(len(answer) == 24 for answer in expected)
+    assert answers() == expected
+    assert answers(max_num_batched_tokens=9, max_num_seqs=6) == expected
+    assert answers(num_blocks=14) == expected
