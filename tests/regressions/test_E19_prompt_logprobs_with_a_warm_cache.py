@@ -9,24 +9,28 @@ import torch
 
 from baton_engine import RequestDelta
 from baton_engine.assembly import LoadedEngine
-from baton_engine.layers.attention import Span
+from baton_engine.layers.attention import KVShape, Span
+from baton_engine.layers.attention_torch import TorchAttention
+from baton_engine.models import build_model
 from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
-from tests.support.tiny_model import tiny_engine
+from tests.support.tiny_model import TinyCheckpoint, tiny_engine
 
+CPU = torch.device("cpu")
 PROMPT = [(7 * index) % 250 for index in range(50)]
 SCORED = replace(GREEDY, max_tokens=3, prompt_logprobs=2)
 
 
 def expected() -> torch.Tensor:
     """Log-softmax after each prompt token, straight from the model in one pass."""
-    runner = tiny_engine(max_num_batched_tokens=256).core.runner
+    model = build_model(TinyCheckpoint(), torch.float32, CPU)
+    attention = TorchAttention(KVShape(2, 2, 8, 16, torch.float32), 4, CPU)
     with torch.inference_mode():
-        logits = runner.model.forward(
+        logits = model.forward(
             torch.tensor(PROMPT),
             torch.arange(50),
             torch.arange(50),
-            attention=runner.attention,
-            plan=runner.attention.plan([Span(0, 50, range(4))]),
+            attention=attention,
+            plan=attention.plan([Span(0, 50, range(4))]),
         )
     return logits.log_softmax(-1)
 
