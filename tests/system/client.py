@@ -1,4 +1,4 @@
-"""A client of the running system as careful as a hostile one: it sees every event, and leaves when told to."""
+"""A client of the running system: it sees every event, and leaves when it is told to."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Background:
         return self.heard
 
     def has_text(self, seconds: float = 60) -> Heard:
-        assert self._text.wait(seconds), f"no text: {self._future}"
+        assert self._text.wait(seconds), f"no text: {self.heard}"
         return self.has_begun()
 
     def leave(self) -> Heard:

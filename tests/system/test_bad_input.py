@@ -1,4 +1,4 @@
-"""What a hostile client may send: the right 4xx with the error object, and a good stream beside it goes on."""
+"""What a hostile client may send: the right 4xx with the error object; a good stream beside it goes on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from tests.system.live_system import SMALL, LiveSystem
 
 MEGABYTE = 1024 * 1024
 GOOD = question(max_tokens=4, stream=False)
-HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 
 
-def raw(system: LiveSystem, content: bytes | Iterator[bytes], **headers: str) -> httpx.Response:
-    return httpx.post(
-        system.url + PATH, content=content, headers=system.headers | {"content-type": "application/json"} | headers,
-        timeout=30, trust_env=False,
-    )  # fmt: skip
+def raw(system: LiveSystem, content: bytes | Iterator[bytes], *headers: tuple[str, str]) -> httpx.Response:
+    """`headers` may stand twice, and hold anything."""
+    given = [*system.headers.items(), ("content-type", "application/json"), *headers]
+    encoded = [(name.encode(), value.encode()) for name, value in given]
+    return httpx.post(system.url + PATH, content=content, headers=encoded, timeout=30, trust_env=False)
 
 
 def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
@@ -35,6 +34,16 @@ def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     return error
 
 
+def but(*without: str, **changes: Any) -> bytes:
+    """A good body, but for this."""
+    body = {"model": SMALL, "messages": [{"role": "user", "content": "Hello"}]} | changes
+    return json.dumps({name: value for name, value in body.items() if name not in without}).encode()
+
+
+def message(**changes: Any) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": "Hello"} | changes]
+
+
 BODIES: dict[str, tuple[bytes, int, str, str | None]] = {
     "nothing": (b"", 400, "invalid_json", None),
     "half": (b'{"model": "auto", "messages": [', 400, "invalid_json", None),
@@ -42,39 +51,20 @@ BODIES: dict[str, tuple[bytes, int, str, str | None]] = {
     "deep": (b"[" * 200_000, 400, "invalid_json", None),
     "a list": (b"[]", 400, "invalid_type", None),
     "NaN": (b'{"model": "auto", "messages": [], "temperature": NaN}', 400, "invalid_json", None),
-    "no messages": (json.dumps({"model": SMALL}).encode(), 400, "missing_required_parameter", "messages"),
-    "empty messages": (json.dumps({"model": SMALL, "messages": []}).encode(), 400, "invalid_value", "messages"),
-    "no model": (json.dumps({"messages": HELLO}).encode(), 400, "missing_required_parameter", "model"),
-    "model null": (json.dumps({"model": None, "messages": HELLO}).encode(), 400, "invalid_type", "model"),
-    "messages text": (json.dumps({"model": SMALL, "messages": "Hello"}).encode(), 400, "invalid_type", "messages"),
-    "content number": (
-        json.dumps({"model": SMALL, "messages": [{"role": "user", "content": 5}]}).encode(),
-        400, "invalid_type", "messages[0].content",
-    ),
-    "role": (
-        json.dumps({"model": SMALL, "messages": [{"role": "wizard", "content": "x"}]}).encode(),
-        400, "invalid_value", "messages[0].role",
-    ),
-    "stream text": (
-        json.dumps({"model": SMALL, "messages": HELLO, "stream": "yes"}).encode(), 400, "invalid_type", "stream",
-    ),
-    "max_tokens": (
-        json.dumps({"model": SMALL, "messages": HELLO, "max_tokens": -1}).encode(), 400, "invalid_value", "max_tokens",
-    ),
-    "temperature text": (
-        json.dumps({"model": SMALL, "messages": HELLO, "temperature": "hot"}).encode(),
-        400, "invalid_type", "temperature",
-    ),
-    "unknown model": (
-        json.dumps({"model": "gpt-17", "messages": HELLO}).encode(), 404, "model_not_found", "model",
-    ),
-    "model of a subject": (
-        json.dumps({"model": "a.b.>", "messages": HELLO}).encode(), 404, "model_not_found", "model",
-    ),
-    "lone surrogate": (
-        b'{"model": "auto", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_json", None,
-    ),
-}  # fmt: skip
+    "half a character": (but(messages=message(content="\ud800")), 400, "invalid_json", None),
+    "no messages": (but("messages"), 400, "missing_required_parameter", "messages"),
+    "empty messages": (but(messages=[]), 400, "invalid_value", "messages"),
+    "messages text": (but(messages="Hello"), 400, "invalid_type", "messages"),
+    "content number": (but(messages=message(content=5)), 400, "invalid_type", "messages[0].content"),
+    "role": (but(messages=message(role="wizard")), 400, "invalid_value", "messages[0].role"),
+    "no model": (but("model"), 400, "missing_required_parameter", "model"),
+    "model null": (but(model=None), 400, "invalid_type", "model"),
+    "unknown model": (but(model="gpt-17"), 404, "model_not_found", "model"),
+    "model of a subject": (but(model="a.b.>"), 404, "model_not_found", "model"),
+    "stream text": (but(stream="yes"), 400, "invalid_type", "stream"),
+    "max_tokens": (but(max_tokens=-1), 400, "invalid_value", "max_tokens"),
+    "temperature text": (but(temperature="hot"), 400, "invalid_type", "temperature"),
+}
 
 REQUEST_IDS = [
     "a.b.>",
@@ -122,18 +112,12 @@ def test_bad_keys(system: LiveSystem, beside: None) -> None:
 
 
 def test_hostile_request_ids(system: LiveSystem, beside: None) -> None:
-    body = json.dumps(GOOD).encode()
     for hostile in REQUEST_IDS:
-        answer = httpx.post(
-            system.url + PATH, content=body, trust_env=False,
-            headers=[(b"authorization", f"Bearer {system.key}".encode()), (b"x-request-id", hostile.encode())],
-        )  # fmt: skip
+        answer = raw(system, but(), ("x-request-id", hostile))
         assert hostile == "" or hostile not in answer.headers["x-request-id"]
         error_of(answer, 400, "invalid_request_id")
-    twice = [(b"authorization", f"Bearer {system.key}".encode()), *[(b"x-request-id", b"a" * 32)] * 2]
-    error_of(
-        httpx.post(system.url + PATH, content=body, headers=twice, trust_env=False), 400, "invalid_request_id"
-    )
+    twice = ("x-request-id", "a" * 32)
+    error_of(raw(system, but(), twice, twice), 400, "invalid_request_id")
 
 
 def test_line_breaks_in_a_header_are_no_second_header(system: LiveSystem, beside: None) -> None:
@@ -181,10 +165,9 @@ def test_huge_bodies(system: LiveSystem, beside: None) -> None:
     error_of(raw(system, b"".join(pieces(5))), 413, "request_too_large")
     refused_or_cut(system, pieces(50))
     assert system.pids()["edge_api"] == edge
-    fits = json.dumps(GOOD | {"messages": [{"role": "user", "content": "word " * 20_000}]}).encode()
-    error_of(raw(system, fits), 400, "context_length_exceeded")
-    too_long = json.dumps(GOOD | {"messages": [{"role": "user", "content": "x" * 1_500_000}]}).encode()
-    error_of(raw(system, too_long), 413, "request_too_large")
+    more_than_the_context = but(messages=message(content="word " * 20_000))
+    error_of(raw(system, more_than_the_context), 400, "context_length_exceeded")
+    error_of(raw(system, but(messages=message(content="x" * 1_500_000))), 413, "request_too_large")
 
 
 def test_other_methods_and_paths(system: LiveSystem, beside: None) -> None:

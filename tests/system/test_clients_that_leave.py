@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +29,9 @@ def plain_caller(system: LiveSystem, body: dict[str, Any], request_id: str) -> I
     """A connection that has sent its request and reads nothing; closed at the end."""
     payload = json.dumps(body).encode()
     head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {system.key}\r\nx-request-id: {request_id}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {system.key}\r\n"
+        f"x-request-id: {request_id}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(payload)}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", system.port), timeout=10) as connection:
         connection.sendall(head.encode() + payload)
@@ -44,14 +46,28 @@ def freed(system: LiveSystem, *, running: int = 0) -> None:
     eventually(free, f"{running} running, their blocks alone held", seconds=FREE_SECONDS)
 
 
+def engine_span(system: LiveSystem, request_id: str) -> dict[str, Any] | None:
+    """Its attributes. Other stops may report before."""
+    spans = system.trace(request_id, status="cancelled")["spans"]
+    return next(
+        (s["attributes"] for s in spans if s["service"] == "engine_worker" and s["name"] == "handle"), None
+    )
+
+
 def told(system: LiveSystem, request_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The attributes of the engine's own span, and the one ledger row."""
-    trace = system.trace(request_id, status="cancelled")
-    [engine] = [s for s in trace["spans"] if s["service"] == "engine_worker" and s["name"] == "handle"]
+    engine = eventually(lambda: engine_span(system, request_id), "the engine's own span")
     [row] = eventually(lambda: system.usage(request_id), "a ledger row")
     assert row["outcome"] == "cancelled"
-    assert engine["attributes"]["cancelled"] == "client_disconnected"
-    return engine["attributes"], row
+    assert engine["cancelled"] == "client_disconnected"
+    return engine, row
+
+
+def assert_all_its_blocks(engine: dict[str, Any]) -> None:
+    """Of 16 tokens each; the step in which the cancel came may have had the next one already."""
+    num_tokens = engine["prompt_tokens"] + engine["completion_tokens"]
+    assert num_tokens > 16
+    assert math.ceil((num_tokens - 1) / 16) <= engine["blocks_freed"] <= math.ceil((num_tokens + 1) / 16)
 
 
 def cut_short(system: LiveSystem, conversation_id: str) -> dict[str, Any]:
@@ -69,7 +85,7 @@ def test_in_the_middle_of_a_stream(system: LiveSystem) -> None:
     freed(system)
     engine, row = told(system, heard.request_id)
     assert heard.left
-    assert engine["blocks_freed"] >= 3  # a prompt of more than 32 tokens
+    assert_all_its_blocks(engine)
     assert engine["kv_usage"] == 0
     assert row["usage"]["completion_tokens"] == engine["completion_tokens"] >= 5
     turn = cut_short(system, heard.headers["x-conversation-id"])
@@ -120,8 +136,8 @@ def test_under_a_whole_answer(system: LiveSystem) -> None:
         )  # fmt: skip
     freed(system)
     engine, row = told(system, request_id)
-    assert engine["blocks_freed"] >= 3
-    assert row["usage"]["completion_tokens"] >= 3
+    assert_all_its_blocks(engine)
+    assert row["usage"]["completion_tokens"] == engine["completion_tokens"] >= 3
     system.wait_at_rest()
 
 

@@ -15,7 +15,8 @@ def test_it_fits(system: LiveSystem, service: str) -> None:
     operator = system.operator()
     done = subprocess.run(
         [sys.executable, "-m", "baton_contracts.conformance", service, "--nats", operator["nats_url"],
-         "--user", operator["user"], "--password", operator["password"], "--url", system.url, "--key", system.key],
+         "--user", operator["user"], "--password", operator["password"],
+         "--url", system.url, "--key", system.key],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,7 +42,7 @@ def curl(line: str) -> tuple[str, str]:
         [*shlex.split(line), "-sS", "-i", "--noproxy", "*", "--max-time", "240"],
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
-    head, _, body = done.stdout.partition("\r\n\r\n")
+    head, _, body = done.stdout.partition("\n\n")
     return head, body
 
 

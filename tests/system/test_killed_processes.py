@@ -13,6 +13,7 @@ from tests.system.live_system import SERVICES, LiveSystem, eventually
 
 EVERYTHING = (*SERVICES, "nats_server")
 VERDICT_SECONDS = 10
+NO_CACHE = {"cache-control": "no-cache"}
 CARRIES_THE_ANSWER = ("llm_gateway", "engine_worker", "output_guardrails")
 BESIDE_THE_ANSWER = tuple(sorted({*EVERYTHING} - {*CARRIES_THE_ANSWER, "edge_api"}))
 HELD_BY: dict[str, str] = {
@@ -25,7 +26,7 @@ HELD_BY: dict[str, str] = {
 
 
 def answers(system: LiveSystem) -> None:
-    heard = ask(system, question("Say hello.", max_tokens=4), **{"cache-control": "no-cache"})
+    heard = ask(system, question("Say hello.", max_tokens=4), **NO_CACHE)
     assert heard.complete, heard
 
 
@@ -49,7 +50,7 @@ def test_idle_it_comes_back_and_the_next_question_works(system: LiveSystem, serv
 
 def killed_mid_stream(system: LiveSystem, service: str, **changes: object) -> tuple[Heard, float]:
     """What the client heard, and how long after the kill its request was over."""
-    with background(system, endless(**changes)) as asked:
+    with background(system, endless(**changes), **NO_CACHE) as asked:
         asked.has_text()
         old = system.send(service, signal.SIGKILL)
         killed = time.monotonic()
@@ -101,7 +102,7 @@ def test_killed_before_the_first_byte_the_client_gets_an_http_error_or_the_answe
     asked_for = question("Why a 503?", max_tokens=8, stream=stream, retrieval="auto")
     with (
         system.frozen(HELD_BY[service]),
-        background(system, asked_for, **{"cache-control": "no-cache"}) as asked,
+        background(system, asked_for, **NO_CACHE) as asked,
     ):
         eventually(lambda: system.stats().get(service, {}).get("held"), f"{service} holds it", seconds=5)
         old = system.send(service, signal.SIGKILL)

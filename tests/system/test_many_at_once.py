@@ -34,10 +34,9 @@ def one(system: LiveSystem, number: int, dice: random.Random) -> Heard:
 
 
 def storm(system: LiveSystem, *, num_requests: int, at_once: int, seed: int) -> list[Heard]:
+    dice = [random.Random(seed + number) for number in range(num_requests)]  # noqa: S311 - no secret
     with ThreadPoolExecutor(at_once) as pool:
-        asked = [
-            pool.submit(one, system, number, random.Random(seed + number)) for number in range(num_requests)
-        ]  # noqa: S311
+        asked = [pool.submit(one, system, number, own) for number, own in enumerate(dice)]
         return [future.result(600) for future in asked]
 
 

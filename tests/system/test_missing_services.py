@@ -1,4 +1,4 @@
-"""A service that is not there, or frozen: 503 that names it, soon; what the answer can do without, it does."""
+"""A service that is not there, or frozen: a 503 that names it, soon; an answer where it can do without."""
 
 from __future__ import annotations
 
@@ -78,18 +78,17 @@ def test_started_one_by_one_each_503_names_the_first_that_is_missing(tmp_path: P
     try:
         with ExitStack() as started:
             for service in IN_THEIR_ORDER:
-                eventually(
-                    lambda wanted=names[service]: wanted in refused(system)[0], f"a 503 names {service}", seconds=60
-                )  # fmt: skip
+                name = names[service]
+                eventually(lambda name=name: name in refused(system)[0], f"a 503 names {name}", seconds=60)
                 assert min(refused(system)[1] for _ in range(5)) <= NAMED_WITHIN_SECONDS
                 started.enter_context(by_hand(system, service))
             eventually(lambda: refused(system)[0] == "", "an answer", seconds=90)
             heard = hello(system, retrieval="auto")
             assert heard.complete
             assert set(system.get("/readyz").json()["missing"]) == {*NOT_NEEDED}
-            for path, service in (("/v1/traces/" + heard.request_id, "trace_console"),
-                                  (f"/v1/usage?request_id={heard.request_id}", "after_answer")):  # fmt: skip
-                answer = system.get(path)
+            trace = system.get(f"/v1/traces/{heard.request_id}")
+            usage = system.get("/v1/usage", request_id=heard.request_id)
+            for answer, service in ((trace, "trace_console"), (usage, "after_answer")):
                 assert answer.status_code == 503
                 assert service in answer.json()["error"]["message"]
         system.stop()
@@ -104,7 +103,7 @@ def test_frozen_the_503_names_it_soon(system: LiveSystem, service: str) -> None:
         assert service in message or (service == "engine_worker" and "eplica" in message)
         assert took < FROZEN_WITHIN_SECONDS
     system.wait_ready()
-    assert hello(system).complete
+    eventually(lambda: hello(system).complete, "an answer, once it is awake", seconds=5)
     system.wait_at_rest()
 
 

@@ -89,6 +89,6 @@ def test_models_and_errors_are_as_the_client_expects(system: LiveSystem) -> None
             client.chat.completions.create(**(QUESTION | {"temperature": 9}))
     assert unknown.value.code == "model_not_found"
     assert bad.value.param == "temperature"
-    with openai.OpenAI(**(options(system) | {"api_key": "sk-wrong"})) as client:
-        with pytest.raises(openai.AuthenticationError):
-            client.chat.completions.create(**QUESTION)
+    stranger = openai.OpenAI(**(options(system) | {"api_key": "sk-wrong"}))
+    with stranger, pytest.raises(openai.AuthenticationError):
+        stranger.chat.completions.create(**QUESTION)

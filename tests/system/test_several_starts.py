@@ -15,7 +15,7 @@ NO_CACHE = {"cache-control": "no-cache"}
 def test_a_second_copy_beside_the_first_keeps_its_state_over_a_restart(
     system: LiveSystem, tmp_path: Path
 ) -> None:
-    other = LiveSystem(tmp_path / "home", "--no-large")
+    other = LiveSystem(tmp_path / "home", "--no-large", BATON_ENGINE_DTYPE="float32")
     try:
         other.start()
         asked = question("My parrot is called Kiwi. Greet it.", max_tokens=16)

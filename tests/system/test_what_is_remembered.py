@@ -1,4 +1,4 @@
-"""Read your own writes: a conversation goes on, a document is cited, personal data comes back but never gets in."""
+"""Read your own writes: a conversation goes on, a document is cited; what was masked is restored."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_a_conversation_goes_on_right_after_its_last_byte(system: LiveSystem) ->
 
 
 def test_personal_data_is_restored_and_the_engine_never_sees_it(system: LiveSystem) -> None:
-    asked = question(
-        f"Repeat this text word for word: My address is {ADDRESS} and I like tea.", max_tokens=40
-    )  # fmt: skip
+    shown = [{"role": "user", "content": "Repeat: red apple"}, {"role": "assistant", "content": "red apple"}]
+    last = {"role": "user", "content": f"Repeat: write to {ADDRESS} today"}
+    asked = question(messages=[*shown, last], max_tokens=30)
     with overheard(system, "baton.v1.>") as bus:
         heard = ask(system, asked, **NO_CACHE)
         trace = system.trace(heard.request_id)
     assert heard.complete
-    assert ADDRESS in heard.text
+    assert heard.text == f"write to {ADDRESS} today"
     knows = {subject.split(".")[2] for subject, payload in bus if ADDRESS.encode() in payload}
     assert knows == {"prompt", "guard", "reply", "after"}
     assert not [
@@ -93,7 +93,7 @@ def test_personal_data_is_restored_and_the_engine_never_sees_it(system: LiveSyst
 def test_a_document_that_was_just_ingested_is_cited(system: LiveSystem, tmp_path: Path) -> None:
     document = tmp_path / "zorbulator.md"
     document.write_text(
-        "# The Zorbulator\n\nThe zorbulator of building seven is serviced every third Thursday by Mira Holm.\n"
+        "# The Zorbulator\n\nThe zorbulator of building seven is serviced on Thursdays by Mira Holm.\n"
         "Its spare key hangs behind the blue door.\n"
     )
     done = system.cli("ingest", str(document))
