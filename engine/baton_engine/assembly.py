@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from baton_engine.engine import EngineCore
 from baton_engine.errors import ConfigError
 from baton_engine.kv_cache import KVCache
 from baton_engine.layers.attention import KVShape
+from baton_engine.memory import available_bytes
 from baton_engine.models import build_model, read_spec
 from baton_engine.models.registry import WeightSource
 from baton_engine.models.spec import DecoderSpec
@@ -142,8 +142,7 @@ def _free_kv_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return int(free - total * (1 - CUDA_MEMORY_SHARE))
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(int(available * CPU_KV_SHARE), CPU_KV_MOST_BYTES)
+    return min(int(available_bytes() * CPU_KV_SHARE), CPU_KV_MOST_BYTES)
 
 
 def _silent(stage: str) -> None:
