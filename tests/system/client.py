@@ -80,7 +80,7 @@ def question(text: str = "Tell me a long story.", **changes: Any) -> dict[str, A
 
 def endless(text: str = "Tell me a long story.", **changes: Any) -> dict[str, Any]:
     """It goes on until somebody ends it."""
-    return question(text, **({"ignore_eos": True, "max_tokens": 6000} | changes))
+    return question(text, **({"ignore_eos": True, "max_tokens": 2500} | changes))
 
 
 def ask(

@@ -133,10 +133,15 @@ class LiveSystem:
         return took
 
     def kill(self) -> None:
-        """The kernel takes the children along."""
+        """kill -9 of the supervisor; it takes its children along."""
         if self._process and self._process.poll() is None:
             self._process.kill()
             self._process.wait(timeout=20)
+
+    def kill_and_see_all_gone(self, *, seconds: float = 15) -> None:
+        pids = set(self.pids().values())
+        self.kill()
+        eventually(lambda: not any(_is_running(pid) for pid in pids), "no process is left", seconds=seconds)
 
     @property
     def is_running(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.system.client import ask, background, endless, question
 from tests.system.conftest import STOP_SECONDS
 from tests.system.live_system import LiveSystem, eventually
@@ -43,6 +45,28 @@ def test_a_second_copy_beside_the_first_keeps_its_state_over_a_restart(
         assert other.stop(signal.SIGTERM) < STOP_SECONDS
     finally:
         other.kill()
+
+
+@pytest.mark.soak
+def test_a_killed_supervisor_leaves_nobody_behind_and_nothing_is_lost(tmp_path: Path) -> None:
+    system = LiveSystem(tmp_path / "home", "--no-large")
+    try:
+        system.start()
+        heard = ask(system, question("My parrot is called Kiwi. Greet it.", max_tokens=16), **NO_CACHE)
+        with background(system, endless(), **NO_CACHE) as asked:
+            asked.has_text()
+            system.kill_and_see_all_gone()
+            assert asked.result().broke
+        system.start()
+        assert [row["outcome"] for row in system.usage(heard.request_id)] == ["finished"]
+        [turn] = system.conversation(heard.headers["x-conversation-id"])
+        assert turn["answer"] == heard.text
+        assert system.trace(heard.request_id)["summary"]["stops"] == list(range(1, 11))
+        assert ask(system, question(max_tokens=4), **NO_CACHE).complete
+        system.wait_at_rest()
+        assert system.stop() < STOP_SECONDS
+    finally:
+        system.kill()
 
 
 def refuses_a_third_start(other: LiveSystem) -> None:
