@@ -223,7 +223,9 @@ async def test_a_prompt_builder_that_never_acknowledges_is_503_and_cancelled(nat
 
 
 @pytest.mark.parametrize(
-    ("teller", "cancels"), [("llm_gateway", ["lease_lost"]), ("output_guardrails", [])], ids=["another", "itself"]
+    ("teller", "cancels"),
+    [("llm_gateway", ["lease_lost"]), ("output_guardrails", [])],
+    ids=["another", "itself"],
 )
 async def test_a_later_stop_that_never_acknowledged_is_cancelled_too(
     nats_url: str, teller: str, cancels: list[str]
