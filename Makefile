@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak compose-test check format bench clean
+.PHONY: help install install-dev up test soak compose-test check format bench bench-peers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -44,6 +44,9 @@ format: install-dev ## Rewrite the tree as the checks want it
 
 bench: install-dev ## Measure what each stop adds, with an engine that answers at once
 	@$(VENV_PYTHON) -m bench $(ARGS)
+
+bench-peers: install-dev ## Measure the engine beside llama.cpp, vLLM and transformers (ARGS="--quick")
+	@$(VENV_PYTHON) -m bench.peers $(ARGS)
 
 clean: ## Remove what was built and cached here; models and state in BATON_HOME stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -1,0 +1,1 @@
+"""Baton's engine beside its peers: same machine, same run, same client, same model."""
