@@ -112,6 +112,8 @@ def test_killed_before_the_first_byte_the_client_gets_an_http_error_or_the_answe
     assert heard.complete or (heard.typed_error and heard.status >= 500), heard
     assert over < VERDICT_SECONDS
     system.wait_back(service, old)
+    hello = question("Say hello.", max_tokens=4)
+    eventually(lambda: ask(system, hello).complete, "an answer, once the frozen one is awake", seconds=5)
     nothing_left(system, heard, outcomes={"finished", "error", "cancelled"})
 
 
