@@ -109,6 +109,7 @@ def _vllm_cpu(place: Place, port: int) -> Command:
     command += ["--max-num-batched-tokens", "512"]
     settings = {
         "LD_PRELOAD": str(openmp),
+        "VLLM_TARGET_DEVICE": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "2",
         "VLLM_CPU_OMP_THREADS_BIND": f"0-{_num_cores() - 1}",
         "VLLM_CACHE_ROOT": str(place.root / "cache" / "vllm"),
