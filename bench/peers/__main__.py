@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from baton_cli.home import Home
 from bench.peers import machine, report
@@ -28,7 +30,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="concurrency 1 and 8, fewer requests")
     parser.add_argument("--engines", type=_engines, default=ENGINES, help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--concurrency", type=_widths, help="only these, as 1,8,16")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a server must not outlive its benchmark
+    plan = QUICK if options.quick else FULL
+    if options.concurrency:
+        plan = replace(plan, requests={width: FULL.requests[width] for width in options.concurrency})
     place = Place(Home.from_environment(os.environ).root)
     results = report.Results(
         command=f'make bench-peers ARGS="{" ".join(sys.argv[1:])}"',
@@ -36,9 +43,17 @@ def main() -> None:
         load_average=round(os.getloadavg()[0], 2),
     )
     for engine in options.engines:
-        add(results, engine, place, QUICK if options.quick else FULL)
+        add(results, engine, place, plan)
         results.write()
     print(report.table(results))
+
+
+def _widths(text: str) -> list[int]:
+    """Raises what argparse reports."""
+    widths = [int(part) for part in text.split(",")]
+    if unknown := [width for width in widths if width not in FULL.requests]:
+        raise argparse.ArgumentTypeError(f"{unknown}: use some of {', '.join(map(str, FULL.requests))}")
+    return widths
 
 
 def _engines(text: str) -> Sequence[Engine]:
@@ -56,8 +71,8 @@ def add(results: report.Results, engine: Engine, place: Place, plan: Plan) -> No
     label = {"engine": engine.name, "precision": engine.precision}
     print(f"{engine.label} …", flush=True)
     try:
-        with machine.neighbours() as others, running(engine, place) as port:
-            measured = asyncio.run(measure(port, plan, SEED))
+        with machine.neighbours() as others, running(engine, place) as target:
+            measured = asyncio.run(measure(target, plan, SEED))
     except (Missing, LoadFailed) as error:
         print(f"{engine.label}: {error}", flush=True)
         results.missing.append(label | {"reason": str(error)})

@@ -11,11 +11,29 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 ANSWER_SECONDS = 300.0
 LINE_BYTES = 1 << 20
+
+
+Body = dict[str, Any]
+
+
+def completions(prompt: Sequence[int]) -> Body:
+    """The prompt's field for POST /v1/completions: token ids as they are."""
+    return {"prompt": list(prompt)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a server takes questions, and how it wants the prompt."""
+
+    port: int
+    path: str = "/v1/completions"
+    key: str = "none"
+    asked: Callable[[Sequence[int]], Body] = field(default=completions)
 
 
 class LoadFailed(Exception):
@@ -41,35 +59,36 @@ class Answer:
 
 
 async def complete(
-    port: int, prompt: Sequence[int], max_tokens: int, on_token: Callable[[], None] | None = None
+    target: Target, prompt: Sequence[int], max_tokens: int, on_token: Callable[[], None] | None = None
 ) -> Answer:
     """One greedy completion that never ends early. Raises LoadFailed."""
     body = {
         "model": "peer",
-        "prompt": list(prompt),
         "max_tokens": max_tokens,
         "temperature": 0,
         "ignore_eos": True,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **target.asked(prompt),
     }
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = await _exchange(port, json.dumps(body).encode(), on_token)
+            answer = await _exchange(target, json.dumps(body).encode(), on_token)
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        raise LoadFailed(f"the server on port {port} broke off: {error!r}") from error
+        raise LoadFailed(f"the server on port {target.port} broke off: {error!r}") from error
     if answer.num_tokens != max_tokens:
         raise LoadFailed(f"{answer.num_tokens} tokens came, {max_tokens} were asked for")
     return answer
 
 
-async def _exchange(port: int, body: bytes, on_token: Callable[[], None] | None) -> Answer:
+async def _exchange(target: Target, body: bytes, on_token: Callable[[], None] | None) -> Answer:
     sent = time.perf_counter()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LINE_BYTES)
+    reader, writer = await asyncio.open_connection("127.0.0.1", target.port, limit=LINE_BYTES)
     try:
         head = (
-            f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"POST {target.path} HTTP/1.1\r\nHost: 127.0.0.1:{target.port}\r\nConnection: close\r\n"
+            f"Authorization: Bearer {target.key}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
         status = await reader.readline()
@@ -98,7 +117,10 @@ def _read(sent: float, events: list[tuple[float, bytes]]) -> Answer:
             raise LoadFailed(f"the server answered {event['error']}")
         usage: dict[str, Any] = event.get("usage") or {}
         num_tokens = int(usage.get("completion_tokens", num_tokens))
-        if event.get("choices"):
+        choices: list[dict[str, Any]] = event.get("choices") or []
+        if choices and choices[0].get("delta", {"content": True}).get(
+            "content"
+        ):  # a chat's first has a role only
             arrivals.append(moment)
     if not arrivals:
         raise LoadFailed("the answer has no token")

