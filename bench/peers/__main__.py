@@ -35,7 +35,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a server must not outlive its benchmark
     plan = QUICK if options.quick else FULL
     if options.concurrency:
-        plan = replace(plan, requests={width: FULL.requests[width] for width in options.concurrency})
+        known = FULL.requests | plan.requests
+        plan = replace(plan, requests={width: known[width] for width in options.concurrency})
     place = Place(Home.from_environment(os.environ).root)
     results = report.Results(
         command=f'make bench-peers ARGS="{" ".join(sys.argv[1:])}"',

