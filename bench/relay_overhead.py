@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import statistics
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 KEY = "sk-baton-bench"
+CONTENT = re.compile(rb'"content":"([0-9. ]+)"')
+REQUEST_ID = re.compile(rb"x-request-id: ([0-9a-f]{32})")
 RESULTS = Path(__file__).parent / "results" / "relay_overhead.json"
 
 
@@ -113,7 +116,8 @@ def _wait_until_ready(port: int, system: subprocess.Popen[bytes], log: Path) -> 
 
 
 def ask(port: int, question: str, tokens: int) -> dict[str, Any]:
-    """One streamed question on a new connection. Times are Unix seconds."""
+    """One streamed question on a new connection, read from the bare socket: times are those at which bytes
+    arrived, in Unix seconds."""
     body = json.dumps(
         {
             "model": "smollm2-135m",
@@ -122,39 +126,28 @@ def ask(port: int, question: str, tokens: int) -> dict[str, Any]:
             "max_tokens": tokens,
             "retrieval": "off",
         }
-    )
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.connect()
-    started = time.time()
-    connection.request(
-        "POST",
-        "/v1/chat/completions",
-        body,
-        {"authorization": f"Bearer {KEY}", "content-type": "application/json"},
-    )
-    response = connection.getresponse()
-    if response.status != 200:
-        raise SystemExit(f"{response.status}: {response.read().decode()}")
+    ).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    ).encode()
     first: float | None = None
     delays: list[float] = []
-    while line := response.readline():
-        now = time.time()
-        if not line.startswith(b"data: {"):
-            continue
-        choices = json.loads(line[6:]).get("choices") or [{}]
-        text = (choices[0].get("delta") or {}).get("content") or ""
-        if not text:
-            continue
-        first = first or now
-        delays += [now - float(sent) for sent in text.split()]
-    connection.close()
+    received = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        started = time.time()
+        connection.sendall(head + body)
+        while piece := connection.recv(65536):
+            now = time.time()
+            received += piece
+            for content in CONTENT.findall(piece):  # each event is written whole
+                first = first or now
+                delays += [now - float(sent) for sent in content.split()]
     if first is None or len(delays) != tokens:
-        raise SystemExit(f"{len(delays)} of {tokens} tokens came")
-    return {
-        "request_id": response.headers["x-request-id"],
-        "ttft": first - started,
-        "delays": delays,
-    }
+        raise SystemExit(f"{len(delays)} of {tokens} tokens came: {received[:300]!r}")
+    request_id = REQUEST_ID.search(received)
+    assert request_id is not None
+    return {"request_id": request_id[1].decode(), "ttft": first - started, "delays": delays}
 
 
 def read_trace(port: int, request_id: str) -> dict[str, Any]:
