@@ -1,7 +1,7 @@
 """`baton up` as a person runs it, on a real bus, with stand-ins for the services.
 
 The stand-ins are modules with the services' names on PYTHONPATH; each writes a file with its pid and waits.
-The edge's one answers `/readyz` once every other one has started.
+The edge's one answers `/readyz` once every other one has started, and knows the models of the engines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ while True:
 """
 
 EDGE = """
-import fcntl, glob, os, signal, sys
+import fcntl, glob, json, os, signal, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 home = os.environ["BATON_HOME"]
 held = open(os.path.join(home, "edge_api.alive"), "w")
@@ -52,6 +52,10 @@ class Ready(BaseHTTPRequestHandler):
     def do_GET(self):
         here = len(glob.glob(os.path.join(home, "*.alive")))
         body = b'{"missing": ["engine_worker"]}'
+        if self.path == "/v1/models":
+            cards = glob.glob(os.path.join(home, "engine_worker?*.alive"))
+            names = [os.path.basename(card)[len("engine_worker"):-len(".alive")] for card in cards]
+            body = json.dumps({"data": [{"id": name} for name in names]}).encode()
         self.send_response(200 if here == 11 else 503)
         self.send_header("content-length", str(len(body)))
         self.end_headers()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,6 +35,7 @@ class ReadinessProbe:
             transport=transport,
         )
         self.last = Readiness(ready=False, reached=False, detail="edge_api does not answer yet")
+        self.waiting_for: tuple[str, ...] = ()
 
     async def ask(self) -> Readiness:
         try:
@@ -50,6 +53,25 @@ class ReadinessProbe:
                 break
             await asyncio.sleep(_POLL_SECONDS)
         return self.last
+
+    async def wait_for_models(self, names: Iterable[str], key: str, *, seconds: float) -> tuple[str, ...]:
+        """A question is answered once one model serves; this waits for the others. Those that don't serve
+        within `seconds`."""
+        self.waiting_for = tuple(names)
+        deadline = time.monotonic() + seconds
+        while self.waiting_for and time.monotonic() < deadline:
+            served = await self._served(key)
+            self.waiting_for = tuple(name for name in self.waiting_for if name not in served)
+            if self.waiting_for:
+                await asyncio.sleep(_POLL_SECONDS)
+        return self.waiting_for
+
+    async def _served(self, key: str) -> set[str]:
+        try:
+            answer = await self._client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+            return {str(card["id"]) for card in answer.json()["data"]}
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return set()
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -25,6 +25,7 @@ from baton_cli.up.settings import SERVICES, UpSettings
 from baton_cli.up.supervised import SupervisedProcess
 from baton_common.vault import new_key as new_vault_key
 
+_MODEL_SECONDS = 120.0
 _SECOND_CTRL_C_SECONDS = 0.3
 """One Ctrl-C may arrive twice (from the terminal and from make): what comes sooner is still the first."""
 
@@ -126,10 +127,19 @@ class Supervisor:
         try:
             async with self._console.waiting("all services", lambda: probe.last.detail):
                 readiness = await probe.wait(enough=not self._settings.complete)
+            if readiness.ready and self._models:
+                await self._wait_for_models(probe, key)
         finally:
             await probe.close()
         for line in banner(self._settings.url, key, time.monotonic() - started, readiness):
             self._console.plain(line)
+
+    async def _wait_for_models(self, probe: ReadinessProbe, key: str) -> None:
+        names = [model.name for model in self._models]
+        async with self._console.waiting("all models", lambda: ", ".join(probe.waiting_for)):
+            late = await probe.wait_for_models(names, key, seconds=_MODEL_SECONDS)
+        if late:
+            self._console.say(f"going on without {', '.join(late)}: still loading, or failing; see its log")
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
