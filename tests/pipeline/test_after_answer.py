@@ -185,21 +185,32 @@ async def test_stop_10_is_in_the_trace(nats: RestrictedNats, operator: NatsBus, 
     ]
 
 
+async def taken(operator: NatsBus) -> int:
+    """Records that the service has in hand: delivered, not acknowledged."""
+    return (
+        await operator.jetstream.consumer_info(subjects.STREAM_AFTER, "after_answer")
+    ).num_ack_pending or 0
+
+
 async def test_killed_with_records_in_hand_it_loses_none_and_writes_none_twice(
     nats: RestrictedNats, operator: NatsBus, tmp_path: Path
 ) -> None:
-    """kill -9 while a flood comes in; the successor writes what was taken but not acknowledged."""
+    """kill -9 with a batch that is taken and can't be committed yet; the successor writes it and the rest."""
     quick = {"BATON_AFTER_ACK_WAIT_SECONDS": "0.5", "BATON_AFTER_BATCH": "20"}
     records = [usage_record(request_id=f"{number:032x}") for number in range(1, 1001)]
     async with after_answer(nats, tmp_path, **quick) as service:
-        flood = asyncio.gather(*(store(operator, record) for record in records))
-        await until_rows(tmp_path, lambda count: count >= 40)
+        await asyncio.gather(*(store(operator, record) for record in records[:40]))
+        await ask(operator)
+        lock = sqlite3.connect(tmp_path / "books.sqlite", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        await asyncio.gather(*(store(operator, record) for record in records[40:]))
+        async with asyncio.timeout(10):
+            while not await taken(operator):
+                await asyncio.sleep(0)
         await service.kill()
-        await flood
-    before = rows(tmp_path, "SELECT count(*) FROM ledger")[0][0]
-    left = (await stream_state(operator, subjects.STREAM_AFTER)).messages
-    assert left > 0
-    assert before < 1000  # type: ignore[operator]
+        lock.close()
+    assert rows(tmp_path, "SELECT count(*) FROM ledger") == [(40,)]
+    assert (await stream_state(operator, subjects.STREAM_AFTER)).messages == 960
     async with after_answer(nats, tmp_path, BATON_BOOKS_BARRIER_SECONDS="10", **quick):
         await ask(operator)
         assert rows(tmp_path, "SELECT count(*), count(DISTINCT request_id) FROM ledger") == [(1000, 1000)]
