@@ -85,7 +85,8 @@ class LiveSystem:
         self._log = home / "up.log"
         self._options = options
         own = {"BATON_HOME": str(home), "BATON_PORT": str(self.port), "BATON_DEV_KEY": DEV_KEY}
-        self.environment = environment_without_baton() | own | environment
+        # One thread: two would wait for each other at every barrier while the other test process computes.
+        self.environment = environment_without_baton() | {"BATON_ENGINE_THREADS": "1"} | own | environment
         self._process: subprocess.Popen[bytes] | None = None
 
     # Life
