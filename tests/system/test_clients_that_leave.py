@@ -104,6 +104,7 @@ def test_while_its_prompt_is_read(system: LiveSystem) -> None:
     system.wait_at_rest()
 
 
+@pytest.mark.soak
 def test_while_it_waits_for_a_seat(system: LiveSystem) -> None:
     with ThreadPoolExecutor(SEATS) as pool:
         seated = [Background(pool, system, endless(f"Story number {number}.")) for number in range(SEATS)]
