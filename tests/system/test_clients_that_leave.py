@@ -108,21 +108,23 @@ def test_while_its_prompt_is_read(system: LiveSystem) -> None:
 def test_while_it_waits_for_a_seat(system: LiveSystem) -> None:
     with ThreadPoolExecutor(SEATS) as pool:
         seated = [Background(pool, system, endless(f"Story number {number}.")) for number in range(SEATS)]
-        for one in seated:
-            one.has_text()
-        heard = ask(system, endless("One more."), on_head=leave)
-        whole_id = "feedfacefeedfacefeedfacefeedface"
-        with plain_caller(system, endless("And another.", stream=False), whole_id):
-            eventually(lambda: system.metric("vllm:num_requests_waiting") > 0, "it waits for a seat")
-        eventually(
-            lambda: system.metric("vllm:num_requests_waiting") == 0, "nobody waits", seconds=FREE_SECONDS
-        )
-        for request_id in (heard.request_id, whole_id):
-            engine, row = told(system, request_id)
-            assert engine["blocks_freed"] == 0
-            assert row["usage"]["completion_tokens"] == 0
-        assert system.metric("vllm:num_requests_running") == SEATS  # nobody else was disturbed
-        left = [one.leave() for one in seated]
+        try:
+            for one in seated:
+                one.has_text()
+            heard = ask(system, endless("One more."), on_head=leave)
+            whole_id = "feedfacefeedfacefeedfacefeedface"
+            with plain_caller(system, endless("And another.", stream=False), whole_id):
+                eventually(lambda: system.metric("vllm:num_requests_waiting") > 0, "it waits for a seat")
+            eventually(
+                lambda: system.metric("vllm:num_requests_waiting") == 0, "nobody waits", seconds=FREE_SECONDS
+            )
+            for request_id in (heard.request_id, whole_id):
+                engine, row = told(system, request_id)
+                assert engine["blocks_freed"] == 0
+                assert row["usage"]["completion_tokens"] == 0
+            assert system.metric("vllm:num_requests_running") == SEATS  # nobody else was disturbed
+        finally:  # a failure must not wait for streams that never end
+            left = [one.leave() for one in seated]
     assert all(one.left for one in left)
     freed(system)
     system.wait_at_rest()
