@@ -1,7 +1,8 @@
 """`make bench-peers`: Baton's engine and its peers, one at a time, under the same load.
 
 Installs each peer into an environment of its own under $BATON_HOME/bench (first run: minutes), starts it,
-warms it up, measures, ends it. Prints a table and writes bench/results/peers.json. What can't be had here is
+warms it up, measures, ends it. Prints a table and writes bench/results/peers.json (peers-MODEL.json for
+another model than the default). What can't be had here is
 reported as missing, with the reason.
 """
 
@@ -16,11 +17,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from baton_cli.home import Home
+from baton_common.catalog import load_catalog
 from bench.peers import machine, report
 from bench.peers.environments import Missing
 from bench.peers.load_client import LoadFailed
 from bench.peers.measures import FULL, QUICK, Measured, Plan, measure
 from bench.peers.servers import ENGINES, Engine, Place, running
+from bench.peers.weights import DEFAULT_MODEL
 
 SEED = 20_261
 NAMES = sorted({engine.name for engine in ENGINES})
@@ -31,14 +34,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="concurrency 1 and 8, fewer requests")
     parser.add_argument("--engines", type=_engines, default=ENGINES, help=f"of {', '.join(NAMES)}")
     parser.add_argument("--concurrency", type=_widths, help="only these, as 1,8,16")
+    parser.add_argument("--model", default=DEFAULT_MODEL, choices=sorted(load_catalog().models))
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a server must not outlive its benchmark
     plan = QUICK if options.quick else FULL
     if options.concurrency:
         known = FULL.requests | plan.requests
         plan = replace(plan, requests={width: known[width] for width in options.concurrency})
-    place = Place(Home.from_environment(os.environ).root)
+    place = Place(Home.from_environment(os.environ).root, options.model)
     results = report.Results(
+        model=options.model,
         command=f'make bench-peers ARGS="{" ".join(sys.argv[1:])}"',
         machine=machine.describe(),
         load_average=round(os.getloadavg()[0], 2),

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
+from bench.peers.weights import DEFAULT_MODEL
+
+RESULTS = Path(__file__).parents[1] / "results"
 OURS = "baton"
 Row = dict[str, Any]
 
 
 @dataclass
 class Results:
+    model: str
     command: str
     machine: dict[str, object]
     load_average: float
@@ -25,8 +28,9 @@ class Results:
     missing: list[Row] = field(default_factory=list[Row])
 
     def write(self) -> None:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(vars(self) | {"ratios": list(ratios(self))}, indent=2) + "\n")
+        RESULTS.mkdir(exist_ok=True)
+        name = "peers.json" if self.model == DEFAULT_MODEL else f"peers-{self.model}.json"
+        (RESULTS / name).write_text(json.dumps(vars(self) | {"ratios": list(ratios(self))}, indent=2) + "\n")
 
 
 def ratios(results: Results) -> Iterator[Row]:
@@ -60,7 +64,7 @@ def _ratio(ours: float, theirs: float) -> float:
 def table(results: Results) -> str:
     lines = [
         "",
-        "512 random prompt tokens in, 128 out, greedy, closed loop",
+        f"{results.model}: 512 random prompt tokens in, 128 out, greedy, closed loop",
         f"{'engine':14}{'precision':11}{'clients':>8}{'tokens/s':>10}{'TTFT p50 ms':>13}{'TPOT p50 ms':>13}",
     ]
     lines += [

