@@ -5,7 +5,7 @@ beyond validation. A service written in another language needs only the document
 from this package (`schemas/`, `asyncapi.json`).
 """
 
-CONTRACT_VERSION = "1.0"
+CONTRACT_VERSION = "1.1"
 """Major.minor. A receiver accepts any minor of its own major and refuses another major."""
 
 __all__ = ["CONTRACT_VERSION"]

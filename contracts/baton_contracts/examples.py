@@ -50,6 +50,39 @@ PROMPT = prompt.Prompt(
     chunks=(prompt.Chunk(chunk_id="c1", citation=1, source="errors.md: 503", score=0.71),),
 )
 WORK = handoffs.EngineWork(model="smollm2-135m", prompt=PROMPT, sampling=CHAT.sampling)
+CALL = prompt.ToolCall(call_id="call_5f0c", name="get_status", arguments='{"service":"edge_api"}')
+WITH_TOOLS = prompt.Prompt(
+    messages=(
+        CHAT.messages[0],
+        prompt.Message(role="assistant", parts=(), tool_calls=(CALL,)),
+        prompt.Message(
+            role="tool",
+            parts=(prompt.Part(text='{"ready_replicas":0}', origin="tool"),),
+            tool_call_id=CALL.call_id,
+        ),
+    ),
+    tools=(
+        prompt.Tool(
+            name="get_status",
+            description="How a service is.",
+            parameters='{"type":"object","properties":{"service":{"type":"string"}},"required":["service"]}',
+        ),
+    ),
+    template_variables='{"enable_thinking":false}',
+)
+SAMPLING = prompt.Sampling(
+    max_tokens=200,
+    temperature=0.7,
+    seed=7,
+    presence_penalty=0.5,
+    frequency_penalty=0.25,
+    repetition_penalty=1.1,
+    logit_bias={42: -5.0},
+    bad_words=("sorry",),
+    n=2,
+    logprobs=3,
+    structured=prompt.StructuredOutput(kind="json_schema", text='{"type":"object"}', param="response_format"),
+)
 USAGE = frames.Usage(prompt_tokens=42, cached_tokens=16, completion_tokens=9)
 _FRAME: dict[str, Any] = {"request_id": REQUEST_ID, "attempt": 1, "sender": "engine_worker-11223344"}
 
@@ -64,6 +97,20 @@ EXAMPLES: dict[str, WireModel] = {
     "EngineHandoff": handoffs.EngineHandoff(
         envelope=ENVELOPE,
         work=WORK,
+        gateway="llm_gateway-55667788",
+        guard="output_guardrails-99aabbcc",
+        router="inference_router-ddeeff00",
+    ),
+    "EngineHandoff.tools": handoffs.EngineHandoff(
+        envelope=ENVELOPE,
+        work=handoffs.EngineWork(
+            model="qwen2.5-coder-0.5b",
+            prompt=WITH_TOOLS,
+            sampling=SAMPLING,
+            tool_choice=prompt.ToolChoice(mode="none", parallel=False),
+            priority=1,
+            cache_salt="acme\0mine",
+        ),
         gateway="llm_gateway-55667788",
         guard="output_guardrails-99aabbcc",
         router="inference_router-ddeeff00",

@@ -14,7 +14,7 @@ from baton_contracts.base import WireModel
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import SubjectToken
-from baton_contracts.prompt import ChatRequest, Prompt, Sampling
+from baton_contracts.prompt import ChatRequest, Prompt, Sampling, ToolChoice
 
 
 class Ack(WireModel):
@@ -69,6 +69,8 @@ class EngineWork(WireModel):
     model: str = Field(description="A served model's name, resolved by the gateway; never an alias.")
     prompt: Prompt
     sampling: Sampling = Sampling()
+    tool_choice: ToolChoice = ToolChoice()
+    priority: int = Field(default=0, description="Lower is served earlier; waiting makes up for it.")
     resume_token_ids: tuple[int, ...] = Field(
         default=(),
         description="Tokens that an earlier attempt sent: they extend the prompt and are not sent again.",

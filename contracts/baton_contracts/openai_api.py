@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
+from baton_contracts.openai_formats import (
+    Choices,
+    Pattern,
+    ResponseFormat,
+    SchemaOrText,
+    StructuredOutputs,
+)
+from baton_contracts.openai_tools import AskedToolCall, CallId, FunctionTool, ToolChoice
 
 _INT64 = 2**63
-TAG_MARK = "«"
-"""Begins the tags of unions, so that an error's path can be told apart from them."""
 
 Text = str
 Name = Annotated[str, Field(max_length=64, pattern=r"^[^\s<|\\/>]+$")]
-
-
-class HttpModel(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
 
 
 class TextPart(HttpModel):
@@ -82,15 +86,15 @@ class AssistantMessage(HttpModel):
     content: AssistantContent | None = None
     name: Name | None = None
     refusal: str | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
+    tool_calls: list[AskedToolCall] | None = Field(default=None, max_length=128)
+    function_call: Any = Field(default=None, description="Not served: use tool_calls.")
     audio: Any = None
 
 
 class ToolMessage(HttpModel):
     role: Literal["tool"]
     content: Content
-    tool_call_id: str
+    tool_call_id: CallId
 
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -122,47 +126,24 @@ ChatMessage = Annotated[
 ]
 
 
-def _list_or_string(value: object) -> str | None:
-    if isinstance(value, str):
-        return "«string»"
-    return "«list»" if isinstance(value, list) else None
-
-
+_TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 _StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 Stop = Annotated[
     Annotated[_StopString, Tag("«string»")]
     | Annotated[list[_StopString], Field(max_length=4), Tag("«list»")],
-    Discriminator(
-        _list_or_string,
-        custom_error_type="invalid_type",
-        custom_error_message="must be a string or a list of at most 4 strings",
-    ),
+    by_json_type("a string or a list of at most 4 strings"),
 ]
-
-
-def _retrieval_tag(value: object) -> str | None:
-    if isinstance(value, bool):
-        return "«boolean»"
-    return "«string»" if isinstance(value, str) else None
 
 
 Retrieval = Annotated[
     Annotated[bool, Tag("«boolean»")] | Annotated[Literal["auto", "on", "off"], Tag("«string»")],
-    Discriminator(
-        _retrieval_tag,
-        custom_error_type="invalid_type",
-        custom_error_message='must be true, false, "auto", "on" or "off"',
-    ),
+    by_json_type('true, false, "auto", "on" or "off"'),
 ]
 
 
 class StreamOptions(HttpModel):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
-
-
-class ResponseFormat(HttpModel):
-    type: Literal["text", "json_object", "json_schema"]
 
 
 class ChatCompletionRequest(HttpModel):
@@ -182,15 +163,52 @@ class ChatCompletionRequest(HttpModel):
     top_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-_INT64, lt=_INT64)
     stop: Stop | None = None
-    n: int | None = Field(default=None, ge=1, le=128, description="Only 1 is served.")
+    n: int | None = Field(default=None, ge=1, le=128, description="The engine has its own bound.")
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
+        default=None, max_length=1024, description="Token id → number added to its logit."
+    )
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
+
+    tools: list[FunctionTool] | None = Field(default=None, min_length=1, max_length=128)
+    tool_choice: ToolChoice | None = Field(default=None, description="Default: auto.")
+    parallel_tool_calls: bool | None = Field(default=None, description="False: one call at most.")
+    response_format: ResponseFormat | None = None
 
     top_k: int | None = Field(default=None, ge=-1, lt=2**31, description="−1 or 0: off. As in vLLM.")
     min_p: float | None = Field(default=None, ge=0, le=1, description="As in vLLM.")
     min_tokens: int | None = Field(default=None, ge=0, lt=2**31, description="As in vLLM.")
-    stop_token_ids: list[Annotated[int, Field(ge=0, lt=2**31)]] | None = Field(
-        default=None, max_length=64, description="As in vLLM."
-    )
+    stop_token_ids: list[_TokenId] | None = Field(default=None, max_length=64, description="As in vLLM.")
     ignore_eos: bool | None = Field(default=None, description="As in vLLM.")
+    include_stop_str_in_output: bool | None = Field(default=None, description="As in vLLM.")
+    skip_special_tokens: bool | None = Field(default=None, description="As in vLLM.")
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10, description="As in vLLM.")
+    bad_words: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
+        default=None, max_length=1024, description="As in vLLM."
+    )
+    allowed_token_ids: list[_TokenId] | None = Field(
+        default=None, min_length=1, max_length=8192, description="As in vLLM."
+    )
+    truncate_prompt_tokens: int | None = Field(default=None, ge=-1, lt=2**31, description="As in vLLM.")
+    chat_template_kwargs: JsonObject | None = Field(
+        default=None, description="Variables for the model's chat template, as in vLLM."
+    )
+    priority: int | None = Field(
+        default=None, ge=0, le=1000, description="Above 0: served after others. Waiting makes up for it."
+    )
+    cache_salt: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="Cached work is shared only with requests of the same key's tenant and salt.",
+    )
+    structured_outputs: StructuredOutputs | None = Field(default=None, description="As in vLLM.")
+    guided_json: SchemaOrText | None = Field(default=None, description="Older: structured_outputs.json.")
+    guided_regex: Pattern | None = Field(default=None, description="Older: structured_outputs.regex.")
+    guided_choice: Choices | None = Field(default=None, description="Older: structured_outputs.choice.")
+    guided_grammar: Pattern | None = Field(default=None, description="Older: structured_outputs.grammar.")
 
     retrieval: Retrieval | None = Field(
         default=None, description="Whether documents are looked up for the answer. Default: auto."
@@ -201,20 +219,11 @@ class ChatCompletionRequest(HttpModel):
         description="A stored conversation: its history goes before the messages of this request.",
     )
 
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2, description="Only 0 is served.")
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2, description="Only 0 is served.")
-    logprobs: bool | None = Field(default=None, description="Only false is served.")
-    top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
-    logit_bias: dict[str, float] | None = Field(default=None, description="Only {} is served.")
-    response_format: ResponseFormat | None = Field(default=None, description="Only text is served.")
-    tools: list[Any] | None = Field(default=None, min_length=1, description="Not served yet.")
-
     store: bool | None = Field(default=None, description="No effect.")
     metadata: dict[str, str] | None = Field(default=None, description="No effect.")
     user: str | None = Field(default=None, description="No effect.")
     safety_identifier: str | None = Field(default=None, description="No effect.")
     service_tier: str | None = Field(default=None, description="No effect.")
-    parallel_tool_calls: bool | None = Field(default=None, description="No effect.")
     reasoning_effort: str | None = Field(default=None, description="No effect.")
     verbosity: str | None = Field(default=None, description="No effect.")
     prompt_cache_key: str | None = Field(default=None, description="No effect.")

@@ -2,6 +2,9 @@
 
 Origins let guardrails judge untrusted text (user, document, tool) apart from trusted text, and let a
 quarantined document be dropped by dropping its part. A message's text is its parts joined, no separator.
+
+What clients send as free JSON (schemas, arguments, template variables) travels as JSON text: nothing on the
+way has to understand it, and its order and its nulls stay as they are.
 """
 
 from __future__ import annotations
@@ -22,14 +25,51 @@ class Part(WireModel):
     chunk_id: str | None = Field(default=None, description="Set on document parts: key into `Prompt.chunks`.")
 
 
+class ToolCall(WireModel):
+    """A call that the model made earlier, as its client tells it again."""
+
+    call_id: str = Field(min_length=1, max_length=128)
+    name: str = Field(min_length=1, max_length=128)
+    arguments: str = Field(description="JSON text, as the model wrote it.")
+
+
 class Message(WireModel):
     role: Role
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = Field(description="None: content null, beside tool calls only.")
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = Field(default=(), description="Of an assistant's message.")
+    tool_call_id: str | None = Field(default=None, description="Of a tool's message: which call it answers.")
 
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.parts)
+
+    @property
+    def num_characters(self) -> int:
+        """Of all that the model will read."""
+        calls = sum(len(call.name) + len(call.arguments) for call in self.tool_calls)
+        return sum(len(part.text) for part in self.parts) + calls
+
+
+class Tool(WireModel):
+    """A function that the client will run if the model calls it."""
+
+    name: str = Field(min_length=1, max_length=64)
+    description: str = ""
+    parameters: str = Field(default="", description="JSON Schema as JSON text; empty: no parameters.")
+    strict: bool = False
+
+    @property
+    def num_characters(self) -> int:
+        return len(self.name) + len(self.description) + len(self.parameters)
+
+
+class ToolChoice(WireModel):
+    """Whether the model must, may or may not call tools. It concerns `Prompt.tools`."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    name: str | None = Field(default=None, description="With `required`: this tool and no other.")
+    parallel: bool = Field(default=True, description="False: one call an answer at most.")
 
 
 class Chunk(WireModel):
@@ -46,6 +86,15 @@ class Chunk(WireModel):
 class Prompt(WireModel):
     messages: tuple[Message, ...] = Field(min_length=1)
     chunks: tuple[Chunk, ...] = ()
+    tools: tuple[Tool, ...] = Field(default=(), description="None are shown under tool choice `none`.")
+    template_variables: str = Field(
+        default="", description="A JSON object as text: what the client passes to the model's chat template."
+    )
+
+    @property
+    def num_characters(self) -> int:
+        """Of all that the model will read."""
+        return sum(each.num_characters for each in (*self.messages, *self.tools))
 
     @property
     def has_documents(self) -> bool:
@@ -58,8 +107,20 @@ class Prompt(WireModel):
         return tuple(sources.get(number, "") for number in range(1, max(sources, default=0) + 1))
 
 
+class StructuredOutput(WireModel):
+    """What the answer's text must match."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+    text: str = Field(default="", description="The schema (JSON text), the pattern or the grammar.")
+    choices: tuple[str, ...] = ()
+    param: str = Field(description="The request parameter it came from, for errors.")
+
+
 class Sampling(WireModel):
-    """Sampling parameters with the model's own defaults where a field is None."""
+    """Sampling parameters with the model's own defaults where a field is None.
+
+    Bounds that need the model (ids within its vocabulary, numbers of answers and logprobs) are the engine's.
+    """
 
     max_tokens: int | None = Field(default=None, ge=1)
     min_tokens: int = Field(default=0, ge=0)
@@ -71,6 +132,29 @@ class Sampling(WireModel):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    presence_penalty: float = Field(default=0, ge=-2, le=2)
+    frequency_penalty: float = Field(default=0, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, gt=0)
+    logit_bias: dict[int, float] = Field(
+        default_factory=dict[int, float], description="Token id → number added to its logit."
+    )
+    bad_words: tuple[str, ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
+    n: int = Field(default=1, ge=1, description="So many answers to the one prompt.")
+    logprobs: int | None = Field(
+        default=None,
+        ge=0,
+        description="So many of the most likely tokens beside each one; 0: the chosen alone.",
+    )
+    prompt_logprobs: int | None = Field(default=None, ge=0)
+    truncate_prompt_tokens: int | None = Field(
+        default=None,
+        ge=-1,
+        description="Keep the prompt's last so many tokens; -1: what the model takes.",
+    )
+    structured: StructuredOutput | None = None
 
 
 class ChatRequest(WireModel):
@@ -78,7 +162,18 @@ class ChatRequest(WireModel):
 
     model: str = Field(description="As the client named it: a model, or an alias such as `auto`.")
     messages: tuple[Message, ...] = Field(min_length=1)
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    template_variables: str = Field(default="", description="See `Prompt`.")
     sampling: Sampling = Sampling()
+    priority: int = Field(
+        default=0, description="Lower is served earlier; waiting makes up for it. Clients can only step back."
+    )
+    cache_salt: str = Field(
+        default="",
+        max_length=256,
+        description="Cached work is shared only with requests of the same tenant and salt.",
+    )
     stream: bool = False
     retrieval: Literal["auto", "on", "off"] = "auto"
     continue_conversation: bool = Field(
@@ -88,3 +183,11 @@ class ChatRequest(WireModel):
     use_cache: bool = Field(
         default=True, description="False: neither read nor written (`cache-control: no-store`)."
     )
+
+    @property
+    def num_characters(self) -> int:
+        """Of all text in it."""
+        read = sum(each.num_characters for each in (*self.messages, *self.tools))
+        structured = self.sampling.structured
+        extra = len(structured.text) + sum(map(len, structured.choices)) if structured else 0
+        return read + len(self.template_variables) + extra + sum(map(len, self.sampling.bad_words))

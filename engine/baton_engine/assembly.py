@@ -64,6 +64,8 @@ def open_parts(config: EngineConfig) -> ModelParts:
             tokenizer,
             prompt_token_ids,
             sampling.stop,
+            skip_special_tokens=sampling.skip_special_tokens,
+            include_stop=sampling.include_stop_str_in_output,
             min_tokens=sampling.min_tokens,
             stop_at_spelled_eos=not sampling.ignore_eos,
         )

@@ -7,6 +7,8 @@ Rules where APIs differ:
 - max_tokens None: whatever fits the context.
 - bad_words: matched within the answer, as the tokenizer spells them with and without a space in front.
 - repetition_penalty looks at prompt and answer; presence_penalty and frequency_penalty at the answer only.
+- include_stop_str_in_output: a stop string that ends the answer is shown; end and stop tokens never are.
+- skip_special_tokens False: control tokens inside the answer are shown as their text.
 - n: that many answers to one prompt. The first has the seed as given, the others seeds derived from it.
 - logprobs: of the model itself, before everything on this page. 0 gives the chosen token's alone.
 """
@@ -46,6 +48,8 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
     min_tokens: int = 0
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[str, ...] = ()

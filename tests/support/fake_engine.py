@@ -51,7 +51,9 @@ class FakeTokenizer:
     def encode(self, text: str) -> list[int]:
         return [1 for _ in text.split()]
 
-    def apply_chat_template(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
+    def apply_chat_template(
+        self, messages: list[dict[str, Any]], tools: Any = None, **variables: Any
+    ) -> list[int]:
         if messages[0]["role"] == "assistant":
             raise ValueError("a conversation can't begin with the assistant")
         return [1 for message in messages for _ in f"{message['role']} {message['content']}".split()]

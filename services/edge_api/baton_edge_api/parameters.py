@@ -15,47 +15,51 @@ def _nothing(value: object) -> bool:
     return value is None or value is False or value in ("", [], {})
 
 
-def _zero(value: object) -> bool:
-    return value is None or value == 0
-
-
 def _one(value: object) -> bool:
     return value is None or value == 1
 
 
+def _unless_false(value: object) -> bool:
+    return value is None or value is True
+
+
 NOT_SERVED: dict[str, Neutral] = {
-    "tools": _nothing,
-    "tool_choice": lambda value: value in (None, "none"),
     "functions": _nothing,
-    "function_call": lambda value: value in (None, "none"),
-    "n": _one,
-    "best_of": _one,
-    "logprobs": _nothing,
-    "top_logprobs": _zero,
-    "prompt_logprobs": _zero,
-    "logit_bias": _nothing,
-    "frequency_penalty": _zero,
-    "presence_penalty": _zero,
-    "repetition_penalty": _one,
-    "length_penalty": _one,
-    "use_beam_search": _nothing,
-    "response_format": lambda value: value is None or getattr(value, "type", "") == "text",
+    "function_call": lambda value: value in (None, "none", "auto"),
     "modalities": lambda value: value in (None, ["text"]),
     "audio": _nothing,
     "prediction": _nothing,
     "web_search_options": lambda value: value is None,
-    "guided_json": _nothing,
-    "guided_regex": _nothing,
-    "guided_choice": _nothing,
-    "guided_grammar": _nothing,
-    "structured_outputs": _nothing,
+    # What vLLM has besides.
+    "best_of": _one,
+    "prompt_logprobs": lambda value: value is None,
+    "length_penalty": _one,
+    "use_beam_search": _nothing,
+    "early_stopping": _nothing,
+    "logits_processors": _nothing,
+    "spaces_between_special_tokens": _unless_false,
     "echo": _nothing,
-    "chat_template": _nothing,
-    "chat_template_kwargs": _nothing,
+    "add_generation_prompt": _unless_false,
     "continue_final_message": _nothing,
-    "truncate_prompt_tokens": lambda value: value is None,
+    "add_special_tokens": _nothing,
+    "documents": _nothing,
+    "chat_template": _nothing,
+    "mm_processor_kwargs": _nothing,
+    "guided_whitespace_pattern": _nothing,
+    "structural_tag": _nothing,
+    "include_reasoning": _unless_false,
+    "return_token_ids": _nothing,
+    "return_tokens_as_token_ids": _nothing,
+    "kv_transfer_params": _nothing,
+    "vllm_xargs": _nothing,
 }
 """Name → whether a value asks for nothing. Any other value is refused."""
+
+INSTEAD: dict[str, str] = {
+    "functions": "this older form is not served; use tools.",
+    "function_call": "this older form is not served; use tool_choice.",
+    "chat_template": "templates of requests are not run; the model's own is used.",
+}
 
 NO_EFFECT = frozenset(
     {
@@ -64,10 +68,10 @@ NO_EFFECT = frozenset(
         "user",
         "safety_identifier",
         "service_tier",
-        "parallel_tool_calls",
         "reasoning_effort",
         "verbosity",
         "prompt_cache_key",
+        "guided_decoding_backend",
     }
 )
-"""OpenAI's own parameters that change nothing here."""
+"""Parameters that are known and change nothing here."""

@@ -97,19 +97,21 @@ class EngineRun:
     async def _submit(self) -> Admission:
         """Raises EngineError if the engine does not take it."""
         engine, work = self._worker.engine, self._handoff.work
-        if sum(len(message.text) for message in work.prompt.messages) > LONG_PROMPT_CHARACTERS:
+        if work.prompt.num_characters > LONG_PROMPT_CHARACTERS:
             prompt = await asyncio.to_thread(translation.prompt_token_ids, work.prompt, engine.tokenizer)
         else:
             prompt = translation.prompt_token_ids(work.prompt, engine.tokenizer)
-        bound = translation.max_tokens(
-            work, len(prompt), default=self._worker.default_max_tokens, room=self._room()
-        )
+        room = self._room()
+        prompt = translation.truncated(prompt, work.sampling, room)
+        default = self._worker.default_max_tokens
+        bound = translation.max_tokens(work, len(prompt), default=default, room=room)
         request = EngineRequest(
             request_id=self._engine_id,
             prompt_token_ids=prompt,
             sampling=translation.sampling_params(work.sampling, engine.generation_defaults, bound),
             resume_token_ids=work.resume_token_ids,
             cache_salt=work.cache_salt,
+            priority=work.priority,
         )
         return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
 

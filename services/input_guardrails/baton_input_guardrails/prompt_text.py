@@ -73,7 +73,7 @@ def without(prompt: Prompt, quarantined: Mapping[str, str], withheld: frozenset[
                 replaced = True
                 continue
             parts.append(part)
-        if parts:
+        if parts or message.tool_calls:
             messages.append(message.model_copy(update={"parts": tuple(parts)}))
     chunks = tuple(
         chunk.model_copy(update={"quarantined": True, "quarantine_reason": quarantined[chunk.chunk_id]})

@@ -69,7 +69,7 @@ class Gateway:
             tenant_id=ctx.envelope.tenant.tenant_id,
             model=choice.model,
             prompt=handoff.prompt,
-            sampling=sampling,
+            chat=handoff.chat,
             policy_version=self.cache_policy.version,
         )
 

@@ -1,5 +1,6 @@
 """Which model answers: a client that names one gets that one; `auto` goes by rules. Pure.
 
+tools in the prompt                → large
 documents in the prompt            → large
 prompt too long for the small one  → large
 long question                      → large
@@ -63,7 +64,7 @@ class ModelChooser:
         return self._by_rules(alias, alias.large, prompt)
 
     def _by_rules(self, alias: Alias, large: str, prompt: Prompt) -> Choice:
-        found = self._why_large(alias, prompt)
+        found = _what_is_beside(prompt) or self._why_large(alias, prompt)
         rule, reason = found or ("easy", "a short question without documents")
         model, other = (large, alias.small) if found else (alias.small, large)
         if not self.is_ready(model) and self.is_ready(other):
@@ -71,10 +72,8 @@ class ModelChooser:
         return Choice(model, rule, reason, other)
 
     def _why_large(self, alias: Alias, prompt: Prompt) -> tuple[str, str] | None:
-        if prompt.has_documents:
-            return "documents", "the prompt has documents"
         room = self.catalog.models[alias.small].context_length * CHARACTERS_A_TOKEN
-        size = sum(len(message.text) for message in prompt.messages)
+        size = prompt.num_characters
         if size > room:
             return "long_prompt", f"the prompt's {size} characters may not fit {alias.small}"
         question = _question(prompt)
@@ -85,6 +84,15 @@ class ModelChooser:
         if _ANALYSIS.search(question):
             return "analysis", "the question asks for analysis"
         return None
+
+
+def _what_is_beside(prompt: Prompt) -> tuple[str, str] | None:
+    """Beside the question, that is: what asks more of a model than to talk."""
+    if prompt.tools or any(message.tool_calls for message in prompt.messages):
+        return "tools", "the prompt has tools"
+    if prompt.has_documents:
+        return "documents", "the prompt has documents"
+    return None
 
 
 def _question(prompt: Prompt) -> str:

@@ -186,14 +186,16 @@ class Relay:
             await self._tell_engine("superseded", attempt.number)
 
     def _route(self, envelope: Envelope, model: str) -> RouteHandoff:
-        handoff = self._handoff
+        handoff, chat = self._handoff, self._handoff.chat
         return RouteHandoff(
             envelope=envelope,
             work=EngineWork(
                 model=model,
                 prompt=handoff.prompt,
-                sampling=handoff.chat.sampling,
-                cache_salt=envelope.tenant.tenant_id,
+                sampling=chat.sampling,
+                tool_choice=chat.tool_choice,
+                priority=chat.priority,
+                cache_salt=_cache_salt(envelope.tenant.tenant_id, chat.cache_salt),
             ),
             gateway=self._ctx.node.instance,
             guard=self._guard,
@@ -246,6 +248,11 @@ class Relay:
     def _on_guard_lost(self, instance: str) -> None:
         self._guard_lost = True
         self._listener.note(_guard_lost(instance))
+
+
+def _cache_salt(tenant_id: str, asked: str) -> str:
+    """Tenants never share; within one, only those who name the same salt."""
+    return f"{tenant_id}\0{asked}" if asked else tenant_id
 
 
 def _guard_lost(instance: str) -> ErrorBody:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from baton_common.clock import Clock
 from baton_contracts.frames import FinishReason, Usage
-from baton_contracts.prompt import Prompt, Sampling
+from baton_contracts.prompt import ChatRequest, Message, Prompt, Sampling
 
 ENTRY_OVERHEAD_BYTES = 512
 """Key, usage and the dictionary's own share."""
@@ -30,20 +30,30 @@ class CachedAnswer:
         return len(self.text.encode()) + ENTRY_OVERHEAD_BYTES
 
 
-def cache_key(*, tenant_id: str, model: str, prompt: Prompt, sampling: Sampling, policy_version: str) -> str:
+def cache_key(*, tenant_id: str, model: str, prompt: Prompt, chat: ChatRequest, policy_version: str) -> str:
     """SHA-256 over all that could change the answer, in a form without ambiguity.
 
-    The masked values themselves are not in it: the same masked text has the same masked answer.
+    The masked values themselves are not in it: the same masked text has the same masked answer. Priority is
+    not either: it changes only when the answer comes.
     """
     parts = [
         tenant_id,
+        chat.cache_salt,
         model,
         policy_version,
-        [[message.role, message.name, message.text] for message in prompt.messages],
+        [_message(message) for message in prompt.messages],
         prompt.citations,
-        sampling.model_dump(mode="json"),
+        [tool.model_dump(mode="json") for tool in prompt.tools],
+        chat.tool_choice.model_dump(mode="json"),
+        prompt.template_variables,
+        chat.sampling.model_dump(mode="json"),
     ]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
+def _message(message: Message) -> list[object]:
+    calls = [[call.call_id, call.name, call.arguments] for call in message.tool_calls]
+    return [message.role, message.name, message.text, bool(message.parts), calls, message.tool_call_id]
 
 
 def may_be_cached(sampling: Sampling, *, sampled_too: bool) -> bool:

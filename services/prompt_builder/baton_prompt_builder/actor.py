@@ -16,8 +16,10 @@ from baton_prompt_builder.assembly import (
     build_prompt,
     document_parts,
     last_question,
+    offered_tools,
     with_history,
     with_system_prompt,
+    with_tools,
 )
 from baton_prompt_builder.history import stored_history
 from baton_prompt_builder.library import Library
@@ -76,11 +78,13 @@ class PromptBuilder:
             answer_tokens = handoff.chat.sampling.max_tokens or settings.answer_tokens
             budget = settings.context_tokens - min(answer_tokens, settings.context_tokens // 2)
             num_extra = sum(len(part.text) for part in document_parts(passages)) if passages else 0
+            num_extra += sum(tool.num_characters for tool in offered_tools(handoff.chat))
             trimmed = trim(messages, budget, settings.characters_per_token, num_extra)
-            prompt = build_prompt(trimmed.messages, passages)
+            prompt = with_tools(build_prompt(trimmed.messages, passages), handoff.chat)
             span.set(
                 num_messages=len(prompt.messages),
-                num_characters=sum(len(message.text) for message in prompt.messages),
+                num_tools=len(prompt.tools),
+                num_characters=prompt.num_characters,
                 trimmed_turns=trimmed.num_turns,
                 chunks=trace_labels(passages),
             )
@@ -90,7 +94,7 @@ class PromptBuilder:
     def _check_size(self, handoff: PromptHandoff, prompt: Prompt) -> None:
         """Encoding twice would cost everybody; only a text near the limit is measured."""
         limit = self._settings.max_handoff_bytes
-        if sum(len(message.text) for message in prompt.messages) < limit // 16:
+        if handoff.chat.num_characters + prompt.num_characters < limit // 16:
             return
         message = GuardInHandoff(envelope=handoff.envelope, chat=handoff.chat, prompt=prompt)
         if (num_bytes := len(message.encode())) > limit:

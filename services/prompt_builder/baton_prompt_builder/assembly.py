@@ -1,4 +1,4 @@
-"""The prompt's shape: system, history, documents, question. Pure.
+"""The prompt's shape: system, history, documents, question, and the tools beside them. Pure.
 
 What is the same from one request to the next stands first and is byte-identical, so that its KV blocks are
 found in the prefix cache. Documents differ each time: they stand inside the last user message, before the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from baton_contracts.prompt import Chunk, Message, Part, Prompt
+from baton_contracts.prompt import ChatRequest, Chunk, Message, Part, Prompt, Tool
 from baton_prompt_builder.ranking import Passage
 
 DOCUMENTS_MARK = "Documents:\n\n"
@@ -46,6 +46,11 @@ def last_question(messages: Sequence[Message]) -> int | None:
     return next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user"), None)
 
 
+def offered_tools(chat: ChatRequest) -> tuple[Tool, ...]:
+    """Those that the model hears of: one that may call none must not be tempted."""
+    return () if chat.tool_choice.mode == "none" else chat.tools
+
+
 def build_prompt(messages: Sequence[Message], passages: Sequence[Passage]) -> Prompt:
     index = last_question(messages)
     if index is None or not passages:
@@ -54,6 +59,11 @@ def build_prompt(messages: Sequence[Message], passages: Sequence[Passage]) -> Pr
     parts = (*document_parts(passages), *question.parts)
     asked = question.model_copy(update={"parts": parts})
     return Prompt(messages=(*messages[:index], asked, *messages[index + 1 :]), chunks=_chunks(passages))
+
+
+def with_tools(prompt: Prompt, chat: ChatRequest) -> Prompt:
+    more = {"tools": offered_tools(chat), "template_variables": chat.template_variables}
+    return prompt.model_copy(update=more)
 
 
 def document_parts(passages: Sequence[Passage]) -> tuple[Part, ...]:

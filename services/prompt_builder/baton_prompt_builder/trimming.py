@@ -46,7 +46,7 @@ def trim(
     """`extra_characters`: text that will be added later and counts too."""
 
     def cost(some: Sequence[Message]) -> int:
-        return sum(estimate_tokens(len(message.text), 1, characters_per_token) for message in some)
+        return sum(estimate_tokens(message.num_characters, 1, characters_per_token) for message in some)
 
     total = cost(messages) + estimate_tokens(extra_characters, 0, characters_per_token)
     *older, last = split_turns(messages)

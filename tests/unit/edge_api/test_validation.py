@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from baton_common.errors import RequestFailed
-from baton_contracts.prompt import Part, Sampling
+from baton_contracts.prompt import Message, Part, Sampling, Tool, ToolCall, ToolChoice
 from baton_edge_api.validation import ChatQuestion, param_path, read_chat
 
 USER = {"role": "user", "content": "Hi"}
@@ -27,6 +27,23 @@ def refusal(**changes: Any) -> tuple[str, str | None]:
 
 def message(**fields: Any) -> dict[str, Any]:
     return {"messages": [USER, fields]}
+
+
+CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+JSON_MODE = {"type": "json_object"}
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name} | more}
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    chosen = {"mode": mode, "tools": [named(name) for name in names]}
+    return {"type": "allowed_tools", "allowed_tools": chosen}
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -69,12 +86,33 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     (message(role="user", content="x", name="a b"), "invalid_value", "messages[1].name"),
     (message(role="assistant", content=None), "invalid_value", "messages[1].content"),
+    (message(role="assistant", content=None, tool_calls=[]), "invalid_value", "messages[1].content"),
     (
         message(role="assistant", content=None, tool_calls=[{"id": "c"}]),
-        "unsupported_parameter",
-        "messages[1].tool_calls",
+        "missing_required_parameter",
+        "messages[1].tool_calls[0].type",
     ),
-    (message(role="tool", content="x", tool_call_id="c"), "unsupported_parameter", "messages[1].role"),
+    (
+        message(
+            role="assistant", content=None, tool_calls=[CALL | {"function": {"name": "f", "arguments": {}}}]
+        ),
+        "invalid_type",
+        "messages[1].tool_calls[0].function.arguments",
+    ),
+    (
+        message(role="assistant", content=None, tool_calls=[CALL | {"type": "custom"}]),
+        "unsupported_parameter",
+        "messages[1].tool_calls[0].type",
+    ),
+    (
+        message(role="assistant", content=None, function_call={"name": "f", "arguments": "{}"}),
+        "unsupported_parameter",
+        "messages[1].function_call",
+    ),
+    (message(role="tool", content="x"), "missing_required_parameter", "messages[1].tool_call_id"),
+    (message(role="tool", content="x", tool_call_id="c"), "invalid_value", "messages[1].tool_call_id"),
+    (message(role="tool", content=None, tool_call_id="c"), "invalid_type", "messages[1].content"),
+    (message(role="function", content="x", name="f"), "invalid_value", "messages[1].role"),
     ({"temperature": "0.5"}, "invalid_type", "temperature"),
     ({"temperature": True}, "invalid_type", "temperature"),
     ({"temperature": 2.01}, "invalid_value", "temperature"),
@@ -91,7 +129,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"min_tokens": 6, "max_tokens": 5}, "invalid_value", "min_tokens"),
     ({"n": -1}, "invalid_value", "n"),
     ({"n": 0}, "invalid_value", "n"),
-    ({"n": 2}, "unsupported_parameter", "n"),
+    ({"n": 129}, "invalid_value", "n"),
     ({"n": "1"}, "invalid_type", "n"),
     ({"seed": 2**63}, "invalid_value", "seed"),
     ({"seed": 1.5}, "invalid_type", "seed"),
@@ -120,26 +158,98 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata": {"a": 1}}, "invalid_type", "metadata.a"),
     ({"user": 5}, "invalid_type", "user"),
     ({"tools": []}, "invalid_value", "tools"),
-    ({"tools": [{"type": "function"}]}, "unsupported_parameter", "tools"),
-    ({"tool_choice": "auto"}, "unsupported_parameter", "tool_choice"),
-    ({"tool_choice": {"type": "function"}}, "unsupported_parameter", "tool_choice"),
+    ({"tools": {}}, "invalid_type", "tools"),
+    ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].function"),
+    ({"tools": [{"type": "custom", "custom": {}}]}, "unsupported_parameter", "tools[0].type"),
+    ({"tools": [{"type": "web_search"}]}, "unsupported_parameter", "tools[0].type"),
+    ({"tools": [{"type": "spell"}]}, "invalid_value", "tools[0].type"),
+    ({"tools": [tool("a b")]}, "invalid_value", "tools[0].function.name"),
+    ({"tools": [tool("x" * 65)]}, "invalid_value", "tools[0].function.name"),
+    ({"tools": [tool("f"), tool("f")]}, "invalid_value", "tools[1].function.name"),
+    ({"tools": [tool("f", parameters="{}")]}, "invalid_type", "tools[0].function.parameters"),
+    ({"tools": [tool("f")] * 129}, "invalid_value", "tools"),
+    ({"tool_choice": "auto"}, "invalid_value", "tool_choice"),
+    ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
+    ({"tool_choice": "f", "tools": [tool("f")]}, "invalid_value", "tool_choice"),
+    ({"tool_choice": 1, "tools": [tool("f")]}, "invalid_type", "tool_choice"),
+    ({"tool_choice": {"type": "function"}}, "missing_required_parameter", "tool_choice.function"),
+    ({"tool_choice": named("g"), "tools": [tool("f")]}, "invalid_value", "tool_choice"),
+    (
+        {"tool_choice": allowed("auto", "g"), "tools": [tool("f")]},
+        "invalid_value",
+        "tool_choice.allowed_tools.tools",
+    ),
+    ({"parallel_tool_calls": "no"}, "invalid_type", "parallel_tool_calls"),
     ({"functions": [{}]}, "unsupported_parameter", "functions"),
-    ({"logprobs": True}, "unsupported_parameter", "logprobs"),
+    ({"function_call": {"name": "f"}}, "unsupported_parameter", "function_call"),
     ({"top_logprobs": 2}, "invalid_value", "top_logprobs"),
-    ({"top_logprobs": 2, "logprobs": True}, "unsupported_parameter", "logprobs"),
-    ({"top_logprobs": 21}, "invalid_value", "top_logprobs"),
-    ({"logit_bias": {"5": 1.0}}, "unsupported_parameter", "logit_bias"),
-    ({"frequency_penalty": 0.5}, "unsupported_parameter", "frequency_penalty"),
+    ({"top_logprobs": 21, "logprobs": True}, "invalid_value", "top_logprobs"),
+    ({"logprobs": 3}, "invalid_type", "logprobs"),
+    ({"logit_bias": {"5": "1"}}, "invalid_type", "logit_bias.5"),
+    ({"logit_bias": {"5": 101}}, "invalid_value", "logit_bias.5"),
+    ({"logit_bias": {"five": 1}}, "invalid_value", "logit_bias"),
+    ({"logit_bias": {"-5": 1}}, "invalid_value", "logit_bias"),
+    ({"logit_bias": [5]}, "invalid_type", "logit_bias"),
+    ({"frequency_penalty": 2.1}, "invalid_value", "frequency_penalty"),
     ({"presence_penalty": 3}, "invalid_value", "presence_penalty"),
-    ({"repetition_penalty": 1.1}, "unsupported_parameter", "repetition_penalty"),
-    ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
+    ({"repetition_penalty": 0}, "invalid_value", "repetition_penalty"),
+    ({"bad_words": "x"}, "invalid_type", "bad_words"),
+    ({"bad_words": [""]}, "invalid_value", "bad_words[0]"),
+    ({"allowed_token_ids": []}, "invalid_value", "allowed_token_ids"),
+    ({"allowed_token_ids": [-1]}, "invalid_value", "allowed_token_ids[0]"),
+    ({"truncate_prompt_tokens": -2}, "invalid_value", "truncate_prompt_tokens"),
+    ({"chat_template_kwargs": {"tools": []}}, "invalid_value", "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"a b": 1}}, "invalid_value", "chat_template_kwargs"),
+    ({"priority": 1001}, "invalid_value", "priority"),
+    ({"priority": -1}, "invalid_value", "priority"),
+    ({"truncate_prompt_tokens": 0}, "invalid_value", "truncate_prompt_tokens"),
+    ({"cache_salt": ""}, "invalid_value", "cache_salt"),
+    ({"prompt_logprobs": 0}, "unsupported_parameter", "prompt_logprobs"),
+    ({"return_token_ids": True}, "unsupported_parameter", "return_token_ids"),
+    ({"add_generation_prompt": False}, "unsupported_parameter", "add_generation_prompt"),
+    ({"chat_template": "{{ x }}"}, "unsupported_parameter", "chat_template"),
     ({"response_format": {"type": "poem"}}, "invalid_value", "response_format.type"),
+    (
+        {"response_format": {"type": "grammar", "grammar": ""}},
+        "unsupported_parameter",
+        "response_format.type",
+    ),
+    ({"response_format": {}}, "missing_required_parameter", "response_format.type"),
+    (
+        {"response_format": {"type": "json_schema"}},
+        "missing_required_parameter",
+        "response_format.json_schema",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+        "missing_required_parameter",
+        "response_format.json_schema.schema",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": []}}},
+        "invalid_type",
+        "response_format.json_schema.schema",
+    ),
+    ({"response_format": JSON_MODE, "guided_regex": "a"}, "invalid_value", "guided_regex"),
+    ({"structured_outputs": {}}, "invalid_value", "structured_outputs"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "invalid_value", "structured_outputs"),
+    ({"structured_outputs": {"json": "["}}, "invalid_value", "structured_outputs.json"),
+    ({"structured_outputs": {"json": "[]"}}, "invalid_value", "structured_outputs.json"),
+    ({"structured_outputs": {"json": 3}}, "invalid_type", "structured_outputs.json"),
+    ({"structured_outputs": {"choice": []}}, "invalid_value", "structured_outputs.choice"),
+    (
+        {"structured_outputs": {"regex": "a", "whitespace_pattern": " "}},
+        "unsupported_parameter",
+        "structured_outputs.whitespace_pattern",
+    ),
+    ({"guided_json": "nothing"}, "invalid_value", "guided_json"),
+    ({"guided_choice": "a"}, "invalid_type", "guided_choice"),
+    ({"guided_whitespace_pattern": " "}, "unsupported_parameter", "guided_whitespace_pattern"),
     ({"response_format": "json"}, "invalid_type", "response_format"),
     ({"modalities": ["text", "audio"]}, "unsupported_parameter", "modalities"),
     ({"audio": {"voice": "x"}}, "unsupported_parameter", "audio"),
     ({"web_search_options": {}}, "unsupported_parameter", "web_search_options"),
     ({"prediction": {"type": "content"}}, "unsupported_parameter", "prediction"),
-    ({"guided_json": {"type": "object"}}, "unsupported_parameter", "guided_json"),
 ]
 
 
@@ -172,7 +282,16 @@ NEUTRAL: dict[str, Any] = {
     "stop": [],
     "prediction": None,
     "web_search_options": None,
-    "repetition_penalty": 1.0,
+    "repetition_penalty": None,
+    "spaces_between_special_tokens": True,
+    "skip_special_tokens": True,
+    "include_stop_str_in_output": False,
+    "parallel_tool_calls": True,
+    "priority": 0,
+    "bad_words": [],
+    "guided_json": None,
+    "structured_outputs": None,
+    "chat_template_kwargs": {},
 }
 
 
@@ -210,6 +329,18 @@ def test_sampling_reaches_the_relay_as_it_was_sent() -> None:
         min_tokens=2,
         stop_token_ids=[3, 4],
         ignore_eos=True,
+        include_stop_str_in_output=True,
+        skip_special_tokens=False,
+        presence_penalty=-2,
+        frequency_penalty=0.5,
+        repetition_penalty=1.1,
+        logit_bias={"0": -100, "50": 1.5},
+        bad_words=["no"],
+        allowed_token_ids=[0, 50],
+        n=3,
+        logprobs=True,
+        top_logprobs=5,
+        truncate_prompt_tokens=-1,
     )
     assert question.chat.sampling == Sampling(
         max_tokens=7,
@@ -222,7 +353,132 @@ def test_sampling_reaches_the_relay_as_it_was_sent() -> None:
         stop=("END",),
         stop_token_ids=(3, 4),
         ignore_eos=True,
+        include_stop_str_in_output=True,
+        skip_special_tokens=False,
+        presence_penalty=-2.0,
+        frequency_penalty=0.5,
+        repetition_penalty=1.1,
+        logit_bias={0: -100.0, 50: 1.5},
+        bad_words=("no",),
+        allowed_token_ids=(0, 50),
+        n=3,
+        logprobs=5,
+        truncate_prompt_tokens=-1,
     )
+
+
+def test_logprobs_alone_asks_for_the_chosen_token() -> None:
+    assert read(logprobs=True).chat.sampling.logprobs == 0
+    assert read(logprobs=False).chat.sampling.logprobs is None
+
+
+SCHEMA = {"type": "object", "properties": {"b": {"enum": [None, "é"]}, "a": {"const": 1.5}}}
+SCHEMA_TEXT = '{"type":"object","properties":{"b":{"enum":[null,"é"]},"a":{"const":1.5}}}'
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "text", "param"),
+    [
+        ({"response_format": JSON_MODE}, "json_object", "", "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+            "json_schema",
+            SCHEMA_TEXT,
+            "response_format",
+        ),
+        ({"structured_outputs": {"json": SCHEMA}}, "json_schema", SCHEMA_TEXT, "structured_outputs.json"),
+        (
+            {"structured_outputs": {"json": SCHEMA_TEXT}},
+            "json_schema",
+            SCHEMA_TEXT,
+            "structured_outputs.json",
+        ),
+        ({"structured_outputs": {"json": {}}}, "json_schema", "{}", "structured_outputs.json"),
+        ({"structured_outputs": {"json_object": True}}, "json_object", "", "structured_outputs.json_object"),
+        ({"structured_outputs": {"regex": "a+"}}, "regex", "a+", "structured_outputs.regex"),
+        (
+            {"structured_outputs": {"grammar": "root ::= x"}},
+            "grammar",
+            "root ::= x",
+            "structured_outputs.grammar",
+        ),
+        ({"guided_json": SCHEMA}, "json_schema", SCHEMA_TEXT, "guided_json"),
+        ({"guided_regex": "a+"}, "regex", "a+", "guided_regex"),
+        ({"guided_grammar": "root ::= x"}, "grammar", "root ::= x", "guided_grammar"),
+    ],
+)
+def test_every_way_to_ask_for_a_form_is_one_thing(
+    asked: dict[str, Any], kind: str, text: str, param: str
+) -> None:
+    form = read(**asked).chat.sampling.structured
+    assert form is not None
+    assert (form.kind, form.text, form.choices, form.param) == (kind, text, (), param)
+
+
+def test_choices_keep_their_order() -> None:
+    for asked in ({"structured_outputs": {"choice": ["b", "a"]}}, {"guided_choice": ["b", "a"]}):
+        form = read(**asked).chat.sampling.structured
+        assert form is not None
+        assert (form.kind, form.choices) == ("choice", ("b", "a"))
+    assert read(response_format={"type": "text"}).chat.sampling.structured is None
+
+
+def test_tools_and_the_choice_among_them() -> None:
+    tools = [tool("f", description="Does f.", parameters=SCHEMA, strict=True), tool("g")]
+    chat = read(tools=tools).chat
+    f = Tool(name="f", description="Does f.", parameters=SCHEMA_TEXT, strict=True)
+    assert chat.tools == (f, Tool(name="g"))
+    assert chat.tool_choice == ToolChoice(mode="auto")
+    for choice, expected in (
+        ("none", ToolChoice(mode="none")),
+        ("required", ToolChoice(mode="required")),
+        (named("g"), ToolChoice(mode="required", name="g")),
+    ):
+        chat = read(tools=tools, tool_choice=choice).chat
+        assert (len(chat.tools), chat.tool_choice) == (2, expected)
+    assert read(tools=tools, parallel_tool_calls=False).chat.tool_choice.parallel is False
+
+
+def test_allowed_tools_are_the_only_ones() -> None:
+    chat = read(tools=[tool("f"), tool("g")], tool_choice=allowed("required", "g")).chat
+    assert (chat.tools, chat.tool_choice) == ((Tool(name="g"),), ToolChoice(mode="required"))
+
+
+def test_calls_and_their_results_travel_with_the_messages() -> None:
+    chat = read(
+        messages=[
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "42"}]},
+        ]
+    ).chat
+    _, asked, result = chat.messages
+    assert asked == Message(
+        role="assistant", parts=(), tool_calls=(ToolCall(call_id="c", name="f", arguments='{"a":1}'),)
+    )
+    assert result == Message(role="tool", parts=(Part(text="42", origin="tool"),), tool_call_id="c")
+
+
+def test_in_a_stored_conversation_the_call_may_be_the_stored_one() -> None:
+    result = {"role": "tool", "tool_call_id": "c", "content": "42"}
+    assert read(messages=[result], conversation_id="Trip-1").chat.messages[0].tool_call_id == "c"
+
+
+def test_template_variables_priority_and_salt() -> None:
+    chat = read(chat_template_kwargs={"enable_thinking": False}, priority=5, cache_salt="s").chat
+    assert (chat.template_variables, chat.priority, chat.cache_salt) == ('{"enable_thinking":false}', 5, "s")
+
+
+def test_schemas_and_tools_count_as_text() -> None:
+    assert refusal(limit=50, tools=[tool("f", description="x" * 50)]) == ("request_too_large", "tools")
+    assert refusal(limit=50, guided_json={"enum": ["x" * 50]}) == ("request_too_large", "messages")
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"not": deep}
+    assert refusal(guided_json=deep) == ("invalid_value", "guided_json")
 
 
 def test_max_tokens_alone_or_equal_counts() -> None:

@@ -162,6 +162,10 @@ async def test_greedy_answers_are_the_same_alone_and_together() -> None:
         ("x", Sampling(stop_token_ids=(9999,)), "invalid_value", "stop_token_ids"),
         ("x", Sampling(max_tokens=2, min_tokens=3), "invalid_value", "min_tokens"),
         ("x", Sampling(stop=("",)), "invalid_value", "stop"),
+        ("x", Sampling(n=65), "invalid_value", "n"),
+        ("x", Sampling(logprobs=21), "invalid_value", "top_logprobs"),
+        ("x", Sampling(logit_bias={264: 1.0}), "invalid_value", "logit_bias"),
+        ("x", Sampling(allowed_token_ids=(-1,)), "invalid_value", "allowed_token_ids"),
     ],
 )
 async def test_what_can_not_be_served_is_refused_in_the_ack(

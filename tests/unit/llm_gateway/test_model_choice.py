@@ -4,11 +4,13 @@ import pytest
 
 from baton_common.catalog import load_catalog
 from baton_common.errors import RequestFailed
-from baton_contracts.prompt import Chunk, Message, Part, Prompt
+from baton_contracts.prompt import Chunk, Message, Part, Prompt, Tool, ToolCall
 from baton_llm_gateway.model_choice import ModelChooser
 
 SMALL = "smollm2-135m"
 LARGE = "qwen2.5-coder-0.5b"
+
+CALLED = Message(role="assistant", parts=(), tool_calls=(ToolCall(call_id="c", name="f", arguments="{}"),))
 
 
 def chooser(*ready: str, seen: tuple[str, ...] = ()) -> ModelChooser:
@@ -55,6 +57,8 @@ def test_the_default_alias_stands_for_the_small_model() -> None:
         (asks("What is the capital of France?"), SMALL, "easy"),
         (asks("Which film class is this script from?"), SMALL, "easy"),
         (with_documents("Why is my API returning a 503?"), LARGE, "documents"),
+        (asks("What is the weather?").model_copy(update={"tools": (Tool(name="f"),)}), LARGE, "tools"),
+        (asks("Thanks!", CALLED), LARGE, "tools"),
         (asks("Tell me more. " * 50), LARGE, "long_question"),
         (asks("Write a Python program that sorts names."), LARGE, "code"),
         (asks("What does ```x = 1``` do?"), LARGE, "code"),

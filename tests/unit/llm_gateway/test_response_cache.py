@@ -6,7 +6,18 @@ import pytest
 
 from baton_common.clock import Clock
 from baton_contracts.frames import Usage
-from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling
+from baton_contracts.prompt import (
+    ChatRequest,
+    Chunk,
+    Message,
+    Part,
+    Prompt,
+    Sampling,
+    StructuredOutput,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from baton_llm_gateway.response_cache import (
     ENTRY_OVERHEAD_BYTES,
     CachedAnswer,
@@ -22,16 +33,22 @@ PROMPT = Prompt(
     )
 )
 
+CALL = ToolCall(call_id="c", name="f", arguments="{}")
+CHAT = ChatRequest(model="auto", messages=PROMPT.messages, sampling=Sampling(temperature=0))
+
 
 def key(**changes: Any) -> str:
     values: dict[str, Any] = {
         "tenant_id": "acme",
         "model": "m",
         "prompt": PROMPT,
-        "sampling": Sampling(temperature=0),
+        "chat": Sampling(temperature=0),
         "policy_version": "1",
     }
-    return cache_key(**(values | changes))
+    changed = values | changes
+    if isinstance(sampling := changed["chat"], Sampling):
+        changed["chat"] = CHAT.model_copy(update={"sampling": sampling})
+    return cache_key(**changed)
 
 
 def messages(*texts: tuple[Any, str]) -> Prompt:
@@ -59,7 +76,7 @@ def test_the_same_question_has_the_same_key_however_its_parts_were_cut() -> None
             )
         },
         *(
-            {"sampling": Sampling(**({"temperature": 0} | different))}
+            {"chat": Sampling(**({"temperature": 0} | different))}
             for different in (
                 {"temperature": 0.1},
                 {"top_p": 0.9},
@@ -72,6 +89,38 @@ def test_the_same_question_has_the_same_key_however_its_parts_were_cut() -> None
                 {"stop": ("a", "b")},
                 {"stop_token_ids": (3,)},
                 {"ignore_eos": True},
+                {"include_stop_str_in_output": True},
+                {"skip_special_tokens": False},
+                {"presence_penalty": 0.1},
+                {"frequency_penalty": 0.1},
+                {"repetition_penalty": 1.1},
+                {"logit_bias": {5: 1.0}},
+                {"bad_words": ("a",)},
+                {"allowed_token_ids": (3,)},
+                {"n": 2},
+                {"logprobs": 0},
+                {"prompt_logprobs": 0},
+                {"truncate_prompt_tokens": 9},
+                {"structured": StructuredOutput(kind="json_object", param="response_format")},
+                {"structured": StructuredOutput(kind="choice", choices=("a",), param="guided_choice")},
+            )
+        ),
+        *(
+            {"chat": CHAT.model_copy(update=different)}
+            for different in (
+                {"cache_salt": "mine"},
+                {"tool_choice": ToolChoice(mode="required")},
+                {"tool_choice": ToolChoice(mode="required", name="f")},
+                {"tool_choice": ToolChoice(parallel=False)},
+            )
+        ),
+        *(
+            {"prompt": PROMPT.model_copy(update=different)}
+            for different in (
+                {"tools": (Tool(name="f"),)},
+                {"tools": (Tool(name="f", parameters="{}"),)},
+                {"template_variables": '{"enable_thinking":false}'},
+                {"messages": (*PROMPT.messages, Message(role="assistant", parts=(), tool_calls=(CALL,)))},
             )
         ),
     ],
@@ -79,6 +128,10 @@ def test_the_same_question_has_the_same_key_however_its_parts_were_cut() -> None
 )
 def test_whatever_could_change_the_answer_changes_the_key(change: dict[str, Any]) -> None:
     assert key(**change) != key()
+
+
+def test_what_only_changes_when_it_comes_does_not_change_the_key() -> None:
+    assert key(chat=CHAT.model_copy(update={"priority": 5, "stream": True})) == key()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""What all HTTP models share: strictness, and marks by which an error's path leaves out a union's tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator
+
+TAG_MARK = "«"
+"""Begins the tags of unions, so that an error's path can be told apart from them."""
+
+_JSON_TYPES: dict[type, str] = {str: "string", list: "list", dict: "object", bool: "boolean"}
+
+
+class HttpModel(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
+
+
+def json_type_tag(value: object) -> str | None:
+    """The tag of a union whose members are of different JSON types: «string», «list», «object»."""
+    name = _JSON_TYPES.get(type(value)) or ("object" if isinstance(value, BaseModel) else None)
+    return f"«{name}»" if name else None
+
+
+def by_json_type(what: str) -> Discriminator:
+    """Chooses a union's member by `json_type_tag`; `what` completes "must be …"."""
+    return Discriminator(
+        json_type_tag, custom_error_type="invalid_type", custom_error_message=f"must be {what}"
+    )
+
+
+JsonObject = dict[str, Any]
+"""Free JSON: what it means is judged where it is used."""
