@@ -180,9 +180,17 @@ EXAMPLES: dict[str, WireModel] = {
         context_length=8192,
     ),
     "Lease": heartbeats.Lease(service="edge_api", instance="edge_api-0a1b2c3d", state="ready"),
-    "KvEvent": kv_events.KvEvent(
-        replica="engine_worker-11223344", epoch=1, seq=0, kind="stored", block_hashes=("9f86d081",)
+    "KvEvents": kv_events.KvEvents(
+        replica="engine_worker-11223344",
+        epoch="5eed5eed5eed5eed",
+        seq=1,
+        changes=(
+            kv_events.KvChange(kind="removed", block_hashes=("60303ae2",)),
+            kv_events.KvChange(kind="stored", parent_hash="9f86d081", block_hashes=("fcde2b2e", "486ea462")),
+        ),
     ),
+    "KvAsk": kv_events.KvAsk(asker="inference_router-0a1b2c3d"),
+    "KvAskReply": kv_events.KvAskReply(epoch="5eed5eed5eed5eed", next_seq=2),
     "SpanBatch": spans.SpanBatch(
         request_id=REQUEST_ID,
         tenant_id="acme",

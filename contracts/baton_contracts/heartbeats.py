@@ -30,6 +30,17 @@ class Lease(WireModel):
     mailbox_depth: int = Field(default=0, ge=0)
 
 
+class StepProfile(WireModel):
+    """Where the time of the engine's steps went, as sums since its start."""
+
+    schedule_seconds: float = Field(default=0.0, ge=0)
+    model_seconds: float = Field(default=0.0, ge=0)
+    sample_seconds: float = Field(default=0.0, ge=0)
+    emit_seconds: float = Field(default=0.0, ge=0)
+    steps_total: int = Field(default=0, ge=0, description="Steps that computed something.")
+    tokens_total: int = Field(default=0, ge=0, description="Tokens computed, of prompts and answers.")
+
+
 class ReplicaHeartbeat(WireModel):
     """On `replica.MODEL.REPLICA`, every REPLICA_INTERVAL_SECONDS and after each change of state."""
 
@@ -50,11 +61,14 @@ class ReplicaHeartbeat(WireModel):
     kv_blocks_held: int = Field(default=0, ge=0)
     context_length: int = Field(default=0, ge=0, description="Longest prompt + output, tokens.")
     adapters: tuple[str, ...] = ()
+    kv_epoch: str = Field(default="", description="Of its KV events; empty: it tells none.")
+    kv_next_seq: int = Field(default=0, ge=0, description="Number that the next KvEvents will have.")
     prompt_tokens_total: int = Field(default=0, ge=0)
     generation_tokens_total: int = Field(default=0, ge=0)
     preemptions_total: int = Field(default=0, ge=0)
     prefix_hit_tokens_total: int = Field(default=0, ge=0)
     finished_requests_total: int = Field(default=0, ge=0)
+    step_profile: StepProfile = StepProfile()
     tokens_per_second: float = Field(default=0.0, ge=0, description="Output rate over the last seconds.")
     requests_per_second: float = Field(
         default=0.0, ge=0, description="Finished requests, over the last seconds."

@@ -54,7 +54,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.after.usage.*",
             f"{ROOT}.resend.*.*",
         ),
-        "inference_router": (f"{ROOT}.engine.*.*",),
+        "inference_router": (f"{ROOT}.engine.*.*", f"{ROOT}.kv.ask.*"),
         "engine_worker": (f"{ROOT}.frames.*.*.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
         "output_guardrails": (f"{ROOT}.resend.*.*",),
         "after_answer": (
@@ -94,7 +94,7 @@ def _subscribes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.resend.*.*",
         ),
         "inference_router": (f"{ROOT}.route.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
-        "engine_worker": (f"{ROOT}.engine.*.*", f"{ROOT}.resend.*.*"),
+        "engine_worker": (f"{ROOT}.engine.*.*", f"{ROOT}.resend.*.*", f"{ROOT}.kv.ask.*"),
         "output_guardrails": (f"{ROOT}.guard.out.*", f"{ROOT}.frames.*.*.*", f"{ROOT}.resend.*.*"),
         "after_answer": (f"{ROOT}.books.*",),
         "trace_console": (f"{ROOT}.console.*", f"{ROOT}.replica.*.*"),

@@ -34,6 +34,7 @@ INGEST_ALL = f"{ROOT}.ingest.*"
 REPLICA_ALL = f"{ROOT}.replica.*.*"
 LEASE_ALL = f"{ROOT}.lease.*"
 KV_ALL = f"{ROOT}.kv.*"
+KV_ASK_ALL = f"{ROOT}.kv.ask.*"
 BOOKS_ALL = f"{ROOT}.books.*"
 CONSOLE_ALL = f"{ROOT}.console.*"
 TRACE_ALL = f"{ROOT}.trace.*"
@@ -120,6 +121,11 @@ def replica(model_token: str, replica_id: str) -> str:
 
 def kv(replica_id: str) -> str:
     return f"{ROOT}.kv.{replica_id}"
+
+
+def kv_ask(replica_id: str) -> str:
+    """Ask a replica to tell all its KV blocks again."""
+    return f"{ROOT}.kv.ask.{replica_id}"
 
 
 def lease(instance: str) -> str:

@@ -29,6 +29,7 @@ from baton_engine.kv_events import BlocksRemoved, BlocksStored, CacheCleared, KV
 from baton_engine.llm import LLM, RequestOutput
 from baton_engine.request import (
     EngineRequest,
+    Preemption,
     PrefillChunk,
     RequestDelta,
     RequestFailure,
@@ -60,6 +61,7 @@ __all__ = [
     "KVEvent",
     "KVEventBatch",
     "ModelLoadError",
+    "Preemption",
     "PrefillChunk",
     "QueueFull",
     "RequestDelta",

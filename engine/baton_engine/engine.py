@@ -16,6 +16,7 @@ from baton_engine.logprobs import score_prompts
 from baton_engine.output import AnswerWriter, Ending
 from baton_engine.request import (
     FinishReason,
+    Preemption,
     PrefillChunk,
     Request,
     RequestDelta,
@@ -111,6 +112,8 @@ class EngineCore:
         self.profiler.begin()
         plan = self.scheduler.schedule()
         self._note_admitted(plan, started_at)
+        for request in plan.preempted:
+            request.preemptions.append(Preemption(started_at))
         self.profiler.ended("schedule")
         if plan.chunks:
             self.profiler.count(plan.num_tokens)
@@ -177,8 +180,10 @@ class EngineCore:
 
     def _note_admitted(self, plan: StepPlan, now: float) -> None:
         for request in plan.admitted:
+            if request.preemptions:
+                request.preemptions[-1] = replace(request.preemptions[-1], resumed_at=now)
             if request.scheduled_at is not None:
-                continue  # back after a preemption
+                continue
             request.scheduled_at = now
             request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
             if request.forked_from is None:

@@ -55,6 +55,14 @@ class PrefillChunk:
 
 
 @dataclass(frozen=True)
+class Preemption:
+    """When a running request lost its blocks, and when it ran again (None: never). time.time() seconds."""
+
+    at: float
+    resumed_at: float | None = None
+
+
+@dataclass(frozen=True)
 class Timings:
     """time.time() seconds; None for what never happened."""
 
@@ -64,6 +72,7 @@ class Timings:
     finished_at: float
     prefill_chunks: tuple[PrefillChunk, ...] = ()
     num_preemptions: int = 0
+    preemptions: tuple[Preemption, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,7 @@ class Request:
     scheduled_at: float | None = None
     first_token_at: float | None = None
     prefill_chunks: list[PrefillChunk] = field(default_factory=list[PrefillChunk])
+    preemptions: list[Preemption] = field(default_factory=list[Preemption])
 
     def __post_init__(self) -> None:
         self.token_ids = [*self.prompt_token_ids, *self.resume_token_ids]
@@ -244,4 +254,5 @@ class Request:
             finished_at=finished_at,
             prefill_chunks=tuple(self.prefill_chunks),
             num_preemptions=self.num_preemptions,
+            preemptions=tuple(self.preemptions),
         )

@@ -34,3 +34,21 @@ def test_each_step_moves_every_request_that_still_runs() -> None:
         waiting = {one.request_id for one in engine.core.scheduler.waiting}
         assert decoding - moved <= waiting
     assert all(request.num_completion_tokens == 60 for request in requests)
+
+
+def test_the_timings_say_when_it_lost_its_blocks_and_when_it_ran_again() -> None:
+    engine = tiny_engine(num_blocks=26, block_size=4)
+    requests = [add(engine, ask(name, prompt, SAMPLING)) for name, prompt in PROMPTS.items()]
+    answers = drain(engine)
+    for request in requests:
+        timings = answers[request.request_id][-1].timings
+        assert timings is not None
+        assert len(timings.preemptions) == timings.num_preemptions == request.num_preemptions
+        times = [
+            timings.scheduled_at,
+            *(at for gap in timings.preemptions for at in (gap.at, gap.resumed_at)),
+        ]
+        assert None not in times
+        assert times == sorted(time for time in times if time is not None)
+        assert times[-1] is not None
+        assert times[-1] <= timings.finished_at

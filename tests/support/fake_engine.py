@@ -21,12 +21,14 @@ from baton_engine import (
     EngineStats,
     EngineUnavailable,
     KVCapacityExceeded,
+    KVEventBatch,
     QueueFull,
     RequestDelta,
     RequestFailure,
     Timings,
     Usage,
 )
+from baton_engine.kv_events import KVEventLog
 
 WORDS = ("The ", "answer ", "is ", "forty-", "two.")
 
@@ -88,6 +90,9 @@ class FakeEngine:
         self.running: list[_Held] = []
         self.submitted: list[EngineRequest] = []
         self.num_steps = 0
+        self.kv_log = KVEventLog(block_size=16)
+        self.findable: dict[bytes, bytes] = {}
+        """What its prefix cache holds, hash to parent's hash; `store` and `evict` change it."""
         self._generated = 0
         self._autoplay = autoplay
         self._on_step: Callable[[], None] | None = None
@@ -111,6 +116,25 @@ class FakeEngine:
 
     def set_step_listener(self, on_step: Callable[[], None] | None) -> None:
         self._on_step = on_step
+
+    def on_kv_event(self, listener: Callable[[KVEventBatch], None] | None) -> None:
+        if self.state != "ready":
+            raise EngineUnavailable(self.state, f"The engine is {self.state}.")
+        self.kv_log.listen(listener, self.findable.items())
+
+    def store(self, *chain: bytes, parent: bytes = b"root") -> None:
+        """One step that fills blocks of one prefix."""
+        for digest in chain:
+            self.findable[digest] = parent
+            self.kv_log.stored(digest, parent)
+            parent = digest
+        self.kv_log.flush()
+
+    def evict(self, *digests: bytes) -> None:
+        for digest in digests:
+            del self.findable[digest]
+            self.kv_log.removed(digest)
+        self.kv_log.flush()
 
     def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission:
         script, held = self.script, _Held(asked, on_delta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from baton_contracts import examples, frames, handoffs, heartbeats, prompt, records, subjects
+from baton_contracts import examples, frames, handoffs, heartbeats, kv_events, prompt, records, subjects
 from baton_contracts.conformance.probe import Misfit, Probe, expect
 from baton_contracts.envelope import Envelope
 from baton_contracts.identifiers import new_request_id, subject_token
@@ -120,7 +120,8 @@ async def _route(probe: Probe, work: handoffs.EngineWork) -> handoffs.Ack:
 
 
 async def engine_worker(probe: Probe) -> None:
-    """A replica announces itself, answers with numbered frames, and confirms a cancel with freed blocks."""
+    """A replica announces itself, answers with numbered frames, tells its KV blocks if it says that it does,
+    and confirms a cancel with freed blocks."""
     async with probe.listening(subjects.REPLICA_ALL) as ear:
         message = await ear.next_where(
             "a ready replica", lambda heard: heartbeats.ReplicaHeartbeat.decode(heard.data).state == "ready"
@@ -128,6 +129,8 @@ async def engine_worker(probe: Probe) -> None:
     beat = heartbeats.ReplicaHeartbeat.decode(message.data)
     async with probe.beating():
         await _engine_answers(probe, beat)
+        if beat.kv_epoch:
+            await _engine_tells_its_blocks(probe, beat)
         await _engine_cancels(probe, beat)
 
 
@@ -157,6 +160,20 @@ async def _engine_answers(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> No
         expect(usage.completion_tokens == 8, f"asked for 8 tokens, the usage says {usage.completion_tokens}")
         expect(last.finish_reason == "length", f"finish reason {last.finish_reason}, not length")
         expect(last.blocks_freed > 0, "no KV blocks were freed at the end")
+
+
+async def _engine_tells_its_blocks(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> None:
+    async with probe.listening(subjects.kv(beat.replica)) as ear:
+        ask = kv_events.KvAsk(asker=probe.instance).encode()
+        reply = await probe.ask(subjects.kv_ask(beat.replica), ask, kv_events.KvAskReply)
+        expect(reply.error is None, f"the ask for all KV blocks was answered {reply.error}")
+        heard = await ear.next_where(
+            "all KV blocks, told again",
+            lambda heard: kv_events.KvEvents.decode(heard.data).changes[0].kind == "cleared",
+        )
+    told = kv_events.KvEvents.decode(heard.data)
+    expect(told.epoch == beat.kv_epoch, f"the epoch is {told.epoch}, the heartbeat says {beat.kv_epoch}")
+    expect(told.seq >= reply.next_seq, f"told again as number {told.seq}, announced from {reply.next_seq} on")
 
 
 async def _engine_cancels(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> None:

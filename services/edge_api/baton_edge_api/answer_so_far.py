@@ -87,3 +87,5 @@ class AnswerSoFar:
                 began=self._began,
                 ended=ended,
             )
+            if self.end.timings:
+                metrics.engine_took(self.prologue.model, self.end.timings)

@@ -20,54 +20,20 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from baton_contracts.frames import Usage
-from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.frames import Timings, Usage
+from baton_contracts.heartbeats import ReplicaHeartbeat, StepProfile
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
-_TTFT = (
-    0.001,
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1,
-    2.5,
-    5,
-    7.5,
-    10,
-    20,
-    40,
-    80,
-    160,
-)
-_TOKEN = (
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.75,
-    1,
-    2.5,
-    5,
-)
+# fmt: off
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+         160)
+_TOKEN = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1,
+          2.5, 5)
 _E2E = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
+_PHASE = (0.001, 0.003, 0.01, 0.03, *_E2E)
+_COUNT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+# fmt: on
 
 
 class ReplicaCollector(Collector):
@@ -91,6 +57,22 @@ class ReplicaCollector(Collector):
             for heartbeat in heartbeats:
                 counter.add_metric((heartbeat.model, heartbeat.replica), value(heartbeat))
             yield counter
+        seconds = CounterMetricFamily(
+            "baton:step_seconds", "Time of the engine's steps.", labels=("model_name", "replica", "phase")
+        )
+        for heartbeat in heartbeats:
+            for phase, value in _step_phases(heartbeat.step_profile).items():
+                seconds.add_metric((heartbeat.model, heartbeat.replica, phase), value)
+        yield seconds
+
+
+def _step_phases(profile: StepProfile) -> dict[str, float]:
+    return {
+        "schedule": profile.schedule_seconds,
+        "model": profile.model_seconds,
+        "sample": profile.sample_seconds,
+        "emit": profile.emit_seconds,
+    }
 
 
 _Read = Callable[[ReplicaHeartbeat], float]
@@ -112,9 +94,20 @@ _COUNTERS: tuple[tuple[str, str, _Read], ...] = (
         "Prompt tokens found in the cache.",
         lambda beat: beat.prefix_hit_tokens_total,
     ),
+    ("baton:steps", "Steps that computed something.", lambda beat: beat.step_profile.steps_total),
+    ("baton:step_tokens", "Tokens computed.", lambda beat: beat.step_profile.tokens_total),
+    ("baton:replica_prompt_tokens", "Prompt tokens of requests.", lambda beat: beat.prompt_tokens_total),
     ("baton:replica_generation_tokens", "Tokens produced.", lambda beat: beat.generation_tokens_total),
     ("baton:replica_requests_finished", "Requests finished.", lambda beat: beat.finished_requests_total),
 )
+
+
+_PHASES = {
+    "queue": "In the engine, until its first step.",
+    "prefill": "From its first step to its first token.",
+    "decode": "From its first token to its last.",
+    "inference": "From its first step to its last token.",
+}
 
 
 class Metrics:
@@ -141,6 +134,12 @@ class Metrics:
             "vllm:time_per_output_token_seconds", "Mean of an answer, after its first token.", _TOKEN
         )
         self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "From first to last byte.", _E2E)
+        self._phases = {
+            name: self._histogram(f"vllm:request_{name}_time_seconds", text, _PHASE)
+            for name, text in _PHASES.items()
+        }
+        self._prompt_sizes = self._histogram("vllm:request_prompt_tokens", "Of an answer.", _COUNT)
+        self._answer_sizes = self._histogram("vllm:request_generation_tokens", "Of an answer.", _COUNT)
         self.in_flight = Gauge("baton:requests_in_flight", "Chat requests under way.", registry=self.registry)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
@@ -162,6 +161,8 @@ class Metrics:
         self._finished.labels(model, reason).inc()
         self._prompt_tokens.labels(model).inc(usage.prompt_tokens)
         self._tokens.labels(model).inc(usage.completion_tokens)
+        self._prompt_sizes.labels(model).observe(usage.prompt_tokens)
+        self._answer_sizes.labels(model).observe(usage.completion_tokens)
         self._e2e.labels(model).observe(ended - began)
         if not times:
             return
@@ -171,6 +172,20 @@ class Metrics:
         observe = self._gap.labels(model).observe
         for before, after in itertools.pairwise(times):
             observe(after - before)
+
+    def engine_took(self, model: str, seen: Timings) -> None:
+        """The engine's own times of an answer; one from a cache has none."""
+        scheduled, first, last = seen.scheduled_at, seen.first_token_at, seen.finished_at
+        if scheduled is None or first is None:
+            return
+        took = {
+            "queue": scheduled - seen.queued_at,
+            "prefill": first - scheduled,
+            "decode": last - first,
+            "inference": last - scheduled,
+        }
+        for name, seconds in took.items():
+            self._phases[name].labels(model).observe(seconds)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -11,13 +11,16 @@ from baton_common.actor import Actor, InboxLimits
 from baton_common.bus import Bus
 from baton_common.frame_sender import FrameOutbox
 from baton_common.node import Node
+from baton_common.responder import Responder
 from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_contracts import subjects
 from baton_contracts.handoffs import EngineHandoff
+from baton_contracts.kv_events import KvAsk, KvAskReply
 from baton_engine import AsyncEngine, EngineError
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
+from baton_engine_worker.kv_publisher import KvPublisher
 from baton_engine_worker.lifecycle import FailureWatch, leave_when_failed, start_engine
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
@@ -31,7 +34,10 @@ MORE_THAN_THE_ENGINE_TAKES = 64
 @asynccontextmanager
 async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> AsyncGenerator[None, None]:
     max_running, max_waiting = settings.engine_max_seqs, settings.engine_max_waiting
-    heartbeat = Heartbeat(node, engine, settings.model, max_running=max_running, max_waiting=max_waiting)
+    kv_events = KvPublisher(node, engine)
+    heartbeat = Heartbeat(
+        node, engine, kv_events, settings.model, max_running=max_running, max_waiting=max_waiting
+    )
     watch = FailureWatch(engine, node.clock, settings.engine_stuck_seconds)
     bridge = StepBridge(asyncio.get_running_loop(), watch.look)
     beating = asyncio.create_task(heartbeat.run())
@@ -51,6 +57,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
             ack_by_handler=True,
         )
         node.add(actor)
+        node.add(kv_asks(node, kv_events))
+        node.supervise("telling KV events", kv_events.run)
         watching = asyncio.create_task(leave_when_failed(watch, actor, node))
         yield
         watching.cancel()
@@ -62,6 +70,17 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         await outbox.stop()
         await engine.close()
         await heartbeat.send()
+
+
+def kv_asks(node: Node, kv_events: KvPublisher) -> Responder[KvAsk, KvAskReply]:
+    return Responder(
+        node,
+        subject=subjects.kv_ask(node.instance),
+        query=KvAsk,
+        reply=KvAskReply,
+        answer=kv_events.answer,
+        queue="",
+    )
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from baton_engine import Admission, CancelReport, EngineRequest, EngineStats, RequestDelta
+from baton_engine import Admission, CancelReport, EngineRequest, EngineStats, KVEventBatch, RequestDelta
 
 
 class Engine(Protocol):
@@ -38,3 +38,7 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
     def set_step_listener(self, on_step: Callable[[], None] | None) -> None: ...
+
+    def on_kv_event(self, listener: Callable[[KVEventBatch], None] | None) -> None:
+        """Called in the engine's thread. The first batch after this clears and then holds all there is."""
+        ...

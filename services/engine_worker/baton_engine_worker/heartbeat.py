@@ -12,10 +12,11 @@ import logging
 from baton_common.errors import BusError
 from baton_common.node import Node
 from baton_contracts import subjects
-from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat, State
+from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat, State, StepProfile
 from baton_contracts.identifiers import subject_token
 from baton_engine import EngineStats
 from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.kv_publisher import KvPublisher
 from baton_engine_worker.rates import SlidingRate
 
 log = logging.getLogger(__name__)
@@ -24,9 +25,19 @@ TICK_SECONDS = 0.02
 
 
 class Heartbeat:
-    def __init__(self, node: Node, engine: Engine, model: str, *, max_running: int, max_waiting: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        engine: Engine,
+        kv_events: KvPublisher,
+        model: str,
+        *,
+        max_running: int,
+        max_waiting: int,
+    ) -> None:
         self._node = node
         self._engine = engine
+        self._kv_events = kv_events
         self._model = model
         self._max_running = max_running
         self._max_waiting = max_waiting
@@ -77,10 +88,13 @@ class Heartbeat:
             "kv_blocks_total": stats.kv_blocks_total,
             "kv_blocks_held": stats.kv_blocks_held,
             "context_length": self._engine.max_model_len,
+            "kv_epoch": self._kv_events.epoch,
+            "kv_next_seq": self._kv_events.next_seq,
             "prompt_tokens_total": stats.prompt_tokens_total,
             "generation_tokens_total": stats.generation_tokens_total,
             "preemptions_total": stats.preemptions_total,
             "prefix_hit_tokens_total": stats.prefix_hit_tokens_total,
+            "step_profile": _step_profile(stats),
             "tokens_per_second": round(self._tokens.read(stats.generation_tokens_total, now), 3),
             "requests_per_second": round(self._requests.read(self.num_finished, now), 4),
         }
@@ -107,3 +121,15 @@ class Heartbeat:
                 await self._changed.wait()
         except TimeoutError:
             return
+
+
+def _step_profile(stats: EngineStats) -> StepProfile:
+    seen = stats.step_profile
+    return StepProfile(
+        schedule_seconds=round(seen.schedule_seconds, 6),
+        model_seconds=round(seen.model_seconds, 6),
+        sample_seconds=round(seen.sample_seconds, 6),
+        emit_seconds=round(seen.emit_seconds, 6),
+        steps_total=seen.num_steps,
+        tokens_total=seen.num_tokens,
+    )

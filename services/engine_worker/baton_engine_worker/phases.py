@@ -1,12 +1,17 @@
 """What the engine did with a request, as spans: queue, prefill, first_token, decode. From its own timings.
 
 The phases touch: admit | queue | prefill | decode | flush leave no time between acceptance and end unnamed.
+Chunks of a prompt that took several steps, and the times without blocks (preempted), lie inside them.
 """
 
 from __future__ import annotations
 
-from baton_common.tracing import SpanRecorder
+from baton_common.tracing import SpanRecorder, new_span_id
+from baton_contracts.spans import AttributeValue
 from baton_engine import RequestDelta, Timings, Usage
+
+MAX_INNER_SPANS = 32
+"""Of each kind: a batch of spans stays a small message. The counts stand in the attributes of the phases."""
 
 
 def record_phases(
@@ -29,11 +34,19 @@ def record_phases(
     if seen.first_token_at is not None:
         spans.add("first_token", seen.first_token_at, first_sent_at or seen.first_token_at)
         _record_decode(spans, seen, seen.first_token_at, counted, num_steps)
+    for gap in seen.preemptions[:MAX_INNER_SPANS]:
+        spans.add("preempted", gap.at, gap.resumed_at or seen.finished_at)
     spans.add("flush", seen.finished_at, ended_at)
 
 
 def _record_prefill(spans: SpanRecorder, seen: Timings, counted: Usage) -> None:
     assert seen.scheduled_at is not None
+    span_id = new_span_id()
+    if len(seen.prefill_chunks) > 1:
+        for chunk in seen.prefill_chunks[:MAX_INNER_SPANS]:
+            ended_at = chunk.started_at + chunk.seconds
+            attributes: dict[str, AttributeValue] = {"tokens": chunk.num_tokens}
+            spans.add("prefill_chunk", chunk.started_at, ended_at, parent=span_id, attributes=attributes)
     spans.add(
         "prefill",
         seen.scheduled_at,
@@ -43,6 +56,7 @@ def _record_prefill(spans: SpanRecorder, seen: Timings, counted: Usage) -> None:
             "cached_tokens": counted.cached_tokens,
             "chunks": len(seen.prefill_chunks),
         },
+        span_id=span_id,
     )
 
 

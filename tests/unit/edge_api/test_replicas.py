@@ -14,8 +14,8 @@ from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 from baton_common.tasks import spawn
 from baton_contracts import subjects
-from baton_contracts.frames import Usage
-from baton_contracts.heartbeats import Lease, ReplicaHeartbeat, State
+from baton_contracts.frames import Timings, Usage
+from baton_contracts.heartbeats import Lease, ReplicaHeartbeat, State, StepProfile
 from baton_contracts.subjects import Service
 from baton_edge_api import readiness
 from baton_edge_api.keys import KeyRing
@@ -200,6 +200,45 @@ def test_a_finished_answer_is_counted_and_timed() -> None:
     assert found["vllm:inter_token_latency_seconds_count", "m"] == 2
     assert found["vllm:time_per_output_token_seconds_sum", "m"] == pytest.approx(0.15)
     assert found["vllm:e2e_request_latency_seconds_sum", "m"] == pytest.approx(1.0)
+
+
+def test_where_the_engines_time_went_is_told_by_phase() -> None:
+    profile = StepProfile(
+        schedule_seconds=0.5,
+        model_seconds=8,
+        sample_seconds=1,
+        emit_seconds=0.25,
+        steps_total=40,
+        tokens_total=900,
+    )
+    metrics = Metrics(lambda: [beat("r1").model_copy(update={"step_profile": profile})])
+    [family] = [
+        f for f in text_string_to_metric_families(metrics.text().decode()) if f.name == "baton:step_seconds"
+    ]
+    assert {sample.labels["phase"]: sample.value for sample in family.samples} == {
+        "schedule": 0.5,
+        "model": 8,
+        "sample": 1,
+        "emit": 0.25,
+    }
+    found = samples(metrics)
+    assert (found["baton:steps_total", "r1"], found["baton:step_tokens_total", "r1"]) == (40, 900)
+
+
+def test_the_engines_times_of_an_answer_bear_vllms_names() -> None:
+    metrics = Metrics(list)
+    metrics.finished("m", "stop", Usage(prompt_tokens=7, completion_tokens=3), [], began=1.0, ended=2.0)
+    metrics.engine_took("m", Timings(queued_at=1.0, scheduled_at=1.2, first_token_at=1.5, finished_at=2.5))
+    metrics.engine_took("m", Timings(queued_at=1.0, finished_at=2.5))  # cancelled while it waited
+    found = samples(metrics)
+    seconds = {
+        phase: found[f"vllm:request_{phase}_time_seconds_sum", "m"]
+        for phase in ("queue", "prefill", "decode", "inference")
+    }
+    assert seconds == pytest.approx({"queue": 0.2, "prefill": 0.3, "decode": 1.0, "inference": 1.3})
+    assert found["vllm:request_queue_time_seconds_count", "m"] == 1
+    assert found["vllm:request_prompt_tokens_sum", "m"] == 7
+    assert found["vllm:request_generation_tokens_sum", "m"] == 3
 
 
 def test_an_answer_without_text_has_no_token_times() -> None:

@@ -41,6 +41,7 @@ def test_the_public_names() -> None:
         "KVEventBatch",
         "LLM",
         "ModelLoadError",
+        "Preemption",
         "PrefillChunk",
         "QueueFull",
         "RequestDelta",

@@ -10,6 +10,7 @@ from baton_contracts import subjects
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_engine import EngineRequest, SamplingParams
 from baton_engine_worker.heartbeat import Heartbeat
+from baton_engine_worker.kv_publisher import KvPublisher
 from tests.support.fake_engine import FakeEngine, Script
 
 MODEL = "smollm2-135m"
@@ -17,7 +18,8 @@ MODEL = "smollm2-135m"
 
 def made(engine: FakeEngine, bus: MemoryBus | None = None) -> tuple[Node, Heartbeat]:
     node = Node(bus or MemoryBus(), "engine_worker")
-    return node, Heartbeat(node, engine, MODEL, max_running=8, max_waiting=64)
+    kv_events = KvPublisher(node, engine)
+    return node, Heartbeat(node, engine, kv_events, MODEL, max_running=8, max_waiting=64)
 
 
 async def test_the_state_is_starting_until_engine_and_inbox_are_both_ready() -> None:
