@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak compose-test check format bench bench-peers clean
+.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -28,6 +28,10 @@ test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x
 soak: install-dev ## The long tests of the running system: kills under load, many at once, both models
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m pytest -m soak $(or $(ARGS),tests/system)
+
+parity: install-dev ## The engine's tokens beside transformers': 100 prompts x 128, five ways (minutes)
+	@$(BATON) models pull --defaults
+	@$(VENV_PYTHON) -m pytest -m soak -s $(or $(ARGS),tests/engine_real)
 
 compose-test: install-dev ## Build the images and test the system under `docker compose` (needs a Docker engine)
 	@BATON_COMPOSE_TEST=1 $(VENV_PYTHON) -m pytest -rs -s $(or $(ARGS),tests/compose)

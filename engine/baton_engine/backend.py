@@ -13,8 +13,9 @@ import torch
 
 from baton_engine.config import EngineConfig
 from baton_engine.errors import ConfigError
-from baton_engine.forward import ForwardPass, TorchForward
+from baton_engine.forward import FixedShapeForward, ForwardPass, TorchForward
 from baton_engine.layers.attention import KVShape
+from baton_engine.layers.attention_fixed import FixedShapeAttention
 from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
@@ -38,10 +39,14 @@ class Backend(Protocol):
 class TorchBackend:
     packs_weights = False
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, deterministic: bool = False) -> None:
         self.device = device
+        self.deterministic = deterministic
 
     def forward(self, model: DecoderModel, shape: KVShape, num_blocks: int) -> ForwardPass:
+        if self.deterministic:
+            fixed = FixedShapeAttention(shape, num_blocks, self.device)
+            return FixedShapeForward(model, fixed, self.device)
         return TorchForward(model, TorchAttention(shape, num_blocks, self.device), self.device)
 
 
@@ -66,7 +71,7 @@ def choose_backend(
     """Raises ConfigError if the configuration insists on native kernels and they can't serve this model."""
     insists = config.backend == "native" or config.quantization is not None
     if config.backend == "torch":
-        return TorchBackend(device)
+        return TorchBackend(device, config.deterministic)
     reason = why_not_native(spec, dtype, device, config.block_size)
     if reason is None:
         try:
@@ -80,4 +85,4 @@ def choose_backend(
                 _log.warning("backend: torch, several times slower than the native kernels: %s", reason)
     if insists:
         raise ConfigError(f"The native kernels were asked for, but can't be used: {reason}")
-    return TorchBackend(device)
+    return TorchBackend(device, config.deterministic)

@@ -22,11 +22,12 @@ QUANTIZATIONS = (None, "int8")
 class EngineConfig:
     """`model` is a Hugging Face folder or a .gguf file. `None` means: decided from the model and the machine.
 
-    num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens.
-    Under the policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores
-    priorities.
+    num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens. Under the
+    policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores priorities.
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
-    quantization int8 keeps the weights in signed bytes (native kernels only).
+    quantization int8 keeps the weights in signed bytes (native kernels only). deterministic: a request's
+    logits are the same bits whatever is computed beside it and however much of its prompt was cached. The
+    native kernels are so always; in torch it costs speed (performance log).
     """
 
     model: Path
@@ -46,6 +47,7 @@ class EngineConfig:
     priority_ageing_seconds: float = AGEING_SECONDS
     backend: str = "auto"
     quantization: str | None = None
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))

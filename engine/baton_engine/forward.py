@@ -1,7 +1,8 @@
 """One step's tensors' worth of work, and the face of what computes it. Knows no requests and no sampling.
 
-Two implementations: `TorchForward` here, in torch operators, on any device and in any dtype; and
-`native.forward.NativeForward`, one call into compiled kernels. Each owns its KV tensors and their layout.
+`TorchForward` here computes in torch operators, on any device and in any dtype; `FixedShapeForward` does so
+with the same bits for a request whatever else is in the batch; `native.forward.NativeForward` is one call
+into compiled kernels, which have that property anyway. Each owns its KV tensors and their layout.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from baton_engine.layers.attention import AttentionBackend, Span
+from baton_engine.layers.fixed_shape import ROW_TILE, padded, silu_by_rows
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
 
@@ -60,3 +62,30 @@ class TorchForward:
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64).to(self.device)
+
+
+class FixedShapeForward(TorchForward):
+    """The deterministic one: all shapes are fixed, the batch is cut and filled up to them (`fixed_shape.py`).
+
+    attention must compute a token the same however it is planned: `attention_fixed.FixedShapeAttention`.
+    """
+
+    def __init__(self, model: DecoderModel, attention: AttentionBackend[Any], device: torch.device) -> None:
+        super().__init__(model, attention, device)
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        model.head.row_tile = ROW_TILE
+        for layer in model.layers:
+            layer.mlp.silu = silu_by_rows
+            for linear in (layer.qkv, layer.output, layer.mlp.gate_up, layer.mlp.down):
+                linear.row_tile = ROW_TILE
+
+    def logits(self, batch: Batch) -> Tensor:
+        positions = [at for span in batch.spans for at in range(span.start, span.end)]
+        logits = self.model.forward(
+            self._indices(padded(batch.token_ids)),
+            self._indices(padded(positions)),
+            self._indices(padded(batch.sample_rows)),
+            attention=self.attention,
+            plan=self.attention.plan(batch.spans),
+        )
+        return logits[: len(batch.sample_rows)]

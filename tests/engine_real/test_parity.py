@@ -1,11 +1,10 @@
-"""Real weights: 20 prompts × 64 greedy tokens equal those of transformers in float32, alone and batched.
+"""Real weights: greedy tokens equal those of transformers in float32, however they are computed.
 
-The model folder is BATON_TEST_MODEL, or smollm2-135m under BATON_HOME (default ~/.baton).
+The short form. `make parity` runs the long one: `test_parity_long.py`.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,82 +13,65 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from baton_engine import LLM, SamplingParams
+from tests.engine_real.model_folder import require_model
+from tests.engine_real.parity.five_ways import WAYS
+from tests.engine_real.parity.reference import Reference, Verdict, read_references
 
-NUM_TOKENS = 64
+NUM_TOKENS = 32
+CHOSEN = (0, 9, 26, 31, 44, 53, 66, 77, 90, 92)  # short, long, code, other scripts
 GREEDY = SamplingParams(max_tokens=NUM_TOKENS, temperature=0, ignore_eos=True)
-PROMPTS = [
-    "The capital of France is",
-    "def fibonacci(n):\n    ",
-    "Once upon a time, in a village by the sea,",
-    "1, 1, 2, 3, 5, 8,",
-    "Why is my API returning a 503? Because",
-    "Water boils at 100 degrees Celsius, that is",
-    "import numpy as np\n\nx = np.",
-    "Dear Sir or Madam,\n\nI am writing to",
-    "The three laws of thermodynamics are:\n1.",
-    "Q: What is the tallest mountain on Earth?\nA:",
-    "Über den Wolken muss die Freiheit",
-    "La capitale de l'Italie est",
-    "数学は",
-    "🙂🙃 Emoji are",
-    "SELECT name, age FROM users WHERE",
-    "In 1969, the Apollo 11 mission",
-    "The quick brown fox jumps over the lazy dog. " * 8,
-    "A list of fruits: apple, banana, cherry,",
-    "To be, or not to be, that is the question: " + "whether 'tis nobler in the mind " * 5,
-    "x",
-]
 
 pytestmark = [pytest.mark.real_weights, pytest.mark.timeout(900)]
 
 
-def model_folder() -> Path:
-    named = os.environ.get("BATON_TEST_MODEL")
-    home = Path(os.environ.get("BATON_HOME", "~/.baton")).expanduser()
-    return Path(named) if named else home / "models" / "smollm2-135m"
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return require_model()
 
 
 @pytest.fixture(scope="module")
-def llm() -> LLM:
-    folder = model_folder()
-    if not (folder / "config.json").is_file():
-        pytest.skip(f"no model at {folder}: run `baton models pull smollm2-135m` or set BATON_TEST_MODEL")
-    return LLM(folder, dtype="float32", device="cpu", kv_memory_bytes=256 * 2**20)
+def references() -> list[Reference]:
+    every = read_references()
+    assert len(every) == 100
+    return [every[index].cut(NUM_TOKENS) for index in CHOSEN]
 
 
-@pytest.fixture(scope="module")
-def prompts(llm: LLM) -> list[list[int]]:
-    assert len(PROMPTS) == 20
-    return [llm.tokenizer.encode(prompt) for prompt in PROMPTS]
+@pytest.mark.parametrize("way", WAYS)
+def test_float32_gives_the_tokens_of_transformers(
+    way: str, folder: Path, references: list[Reference]
+) -> None:
+    answers = WAYS[way](folder, [one.prompt for one in references], NUM_TOKENS, dtype="float32")
+    verdict = Verdict.of([answer.token_ids for answer in answers], references)
+    assert verdict.wrong == []
+    assert len(verdict.equal) >= len(references) - 1
 
 
-@pytest.fixture(scope="module")
-def batched(llm: LLM, prompts: list[list[int]]) -> list[list[int]]:
-    return [list(output.token_ids) for output in llm.generate(prompts, GREEDY)]
-
-
-def test_batched(prompts: list[list[int]], batched: list[list[int]]) -> None:
-    """Each token is the top one of the reference after all before it: by induction the answers are equal.
-
-    One forward pass a prompt: generating 64 tokens with transformers would take minutes here.
-    """
-    model = AutoModelForCausalLM.from_pretrained(model_folder(), dtype=torch.float32)
-    for prompt, answer in zip(prompts, batched, strict=True):
+def test_the_stored_answers_are_those_of_transformers(folder: Path, references: list[Reference]) -> None:
+    """Each token is the top one of the reference after all before it: by induction the answers are equal."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    for one in references[::3]:
         with torch.inference_mode():
-            logits = model(torch.tensor([prompt + answer])).logits[0]
-        expected = logits[len(prompt) - 1 : -1].argmax(-1).tolist()
-        assert len(answer) == NUM_TOKENS
-        assert answer == expected
+            logits = model(torch.tensor([one.prompt + one.answer])).logits[0]
+        assert one.answer == logits[len(one.prompt) - 1 : -1].argmax(-1).tolist()
 
 
-def test_alone(llm: LLM, prompts: list[list[int]], batched: list[list[int]]) -> None:
-    for prompt, expected in zip(prompts, batched, strict=True):
-        assert list(llm.generate(prompt, GREEDY)[0].token_ids) == expected
+def test_the_prompts_are_those_of_the_file(folder: Path, references: list[Reference]) -> None:
+    tokenizer = LLM(folder, device="cpu", num_blocks=16).tokenizer
+    assert tokenizer.decode(references[0].prompt) == "The capital of Portugal is"
 
 
-def test_bfloat16_mostly_agrees(prompts: list[list[int]], batched: list[list[int]]) -> None:
+def test_bfloat16_mostly_agrees(folder: Path, references: list[Reference]) -> None:
     """Rounding may change a close call, after which answers part; the first tokens are rarely close calls."""
-    rough = LLM(model_folder(), dtype="bfloat16", device="cpu", kv_memory_bytes=256 * 2**20)
-    outputs = rough.generate(prompts, replace(GREEDY, max_tokens=1))
-    agreeing = sum(output.token_ids[0] == answer[0] for output, answer in zip(outputs, batched, strict=True))
-    assert agreeing >= 17
+    rough = LLM(folder, dtype="bfloat16", device="cpu", kv_memory_bytes=256 * 2**20)
+    outputs = rough.generate([one.prompt for one in references], replace(GREEDY, max_tokens=1))
+    agreeing = sum(
+        output.token_ids[0] == one.answer[0] for output, one in zip(outputs, references, strict=True)
+    )
+    assert agreeing >= 8
+
+
+def test_what_counts_as_the_same_answer() -> None:
+    tied = Reference([1], [5, 6, 7], {1: (9, 5e-5), 2: (8, 5e-4)})
+    answers = [[5, 6, 7], [5, 9, 1], [5, 6, 8], [5, 4, 7], [4, 6, 7]]
+    verdict = Verdict.of(answers, [tied] * 5)
+    assert (verdict.equal, verdict.tied, verdict.wrong) == ([0], [1], [2, 3, 4])

@@ -17,7 +17,10 @@ class Linear:
     On a CPU in bfloat16 the weight is kept only in oneDNN's blocked order: at one row this is about half the
     time of F.linear, which re-reads the plain order. `residual` is added inside the same kernel there.
     With pack=False the plain order stays, for a backend that has an order of its own.
+    With row_tile set, every multiplication has that many rows, and x a multiple of it: see `fixed_shape.py`.
     """
+
+    row_tile: int | None = None
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, pack: bool = True) -> None:
         self.out_features, self.in_features = weight.shape
@@ -26,6 +29,12 @@ class Linear:
         self.weight = _MKLDNN._reorder_linear_weight(weight, None) if self.packed else weight
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if self.row_tile is None or x.shape[0] == self.row_tile:
+            return self._multiply(x, residual)
+        parts = [None] * (x.shape[0] // self.row_tile) if residual is None else residual.split(self.row_tile)
+        return torch.cat([self._multiply(*tile) for tile in zip(x.split(self.row_tile), parts, strict=True)])
+
+    def _multiply(self, x: Tensor, residual: Tensor | None) -> Tensor:
         if not self.packed:
             y = functional.linear(x, self.weight, self.bias)
             return y if residual is None else y.add_(residual)
