@@ -107,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.peers.engine_server", description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--port", type=int, default=8001)
-    parser.add_argument("--quantization", choices=["int8"])
+    parser.add_argument("--quantization", choices=["int8", "int4"])
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(AsyncEngine(EngineConfig(model=options.model, quantization=options.quantization)))

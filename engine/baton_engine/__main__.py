@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--dtype", default="auto", help="auto, bfloat16 or float32")
     parser.add_argument("--backend", default="auto", help="auto, native or torch")
-    parser.add_argument("--quantization", default=None, help="int8, or nothing")
+    parser.add_argument("--quantization", default=None, help="int8, int4, or nothing")
     parser.add_argument("--threads", type=int, default=None)
     return parser
 

@@ -10,7 +10,7 @@ import torch
 
 from baton_engine.admission import AdmissionLimits, WaitingRoom
 from baton_engine.backend import choose_backend
-from baton_engine.config import EngineConfig
+from baton_engine.config import QUANTIZATION_BITS, EngineConfig
 from baton_engine.engine import EngineCore
 from baton_engine.errors import ConfigError
 from baton_engine.kv_cache import KVCache
@@ -90,8 +90,9 @@ def load_engine(
     report("loading weights")
     spec = read_spec(parts.weights)
     backend = choose_backend(config, spec, dtype, device)
+    bits = QUANTIZATION_BITS[config.quantization]
     with torch.inference_mode():
-        model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights)
+        model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights, bits=bits)
     report("allocating KV")
     max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)

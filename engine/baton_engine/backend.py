@@ -53,23 +53,20 @@ class TorchBackend:
 class NativeBackend:
     packs_weights = True
 
-    def __init__(self, library: NativeLibrary, isa: str, num_threads: int, quantization: str | None) -> None:
+    def __init__(self, library: NativeLibrary, isa: str, num_threads: int) -> None:
         self.library = library
         self.isa = isa
         self.num_threads = num_threads
-        self.quantization = quantization
 
     def forward(self, model: DecoderModel, shape: KVShape, num_blocks: int) -> ForwardPass:
-        return NativeForward(
-            self.library, self.isa, model, shape, num_blocks, self.num_threads, self.quantization
-        )
+        return NativeForward(self.library, self.isa, model, shape, num_blocks, self.num_threads)
 
 
 def choose_backend(
     config: EngineConfig, spec: DecoderSpec, dtype: torch.dtype, device: torch.device
 ) -> Backend:
     """Raises ConfigError if the configuration insists on native kernels and they can't serve this model."""
-    insists = config.backend == "native" or config.quantization is not None
+    insists = config.backend == "native"
     if config.backend == "torch":
         return TorchBackend(device, config.deterministic)
     reason = why_not_native(spec, dtype, device, config.block_size)
@@ -78,7 +75,7 @@ def choose_backend(
             library = load_library()
             isa = library.isa(os.environ.get(ISA_VARIABLE))
             _log.info("backend: native kernels (%s)", isa)
-            return NativeBackend(library, isa, config.resolve_num_threads(), config.quantization)
+            return NativeBackend(library, isa, config.resolve_num_threads())
         except NativeUnavailable as error:
             reason = str(error)
             if not insists:

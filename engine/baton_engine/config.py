@@ -15,7 +15,7 @@ from baton_engine.queue_order import AGEING_SECONDS, SchedulingPolicy
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 BACKENDS = ("auto", "native", "torch")
-QUANTIZATIONS = (None, "int8")
+QUANTIZATION_BITS = {None: None, "int8": 8, "int4": 4}
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,10 @@ class EngineConfig:
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens. Under the
     policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores priorities.
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
-    quantization int8 keeps the weights in signed bytes (native kernels only). deterministic: a request's
-    logits are the same bits whatever is computed beside it and however much of its prompt was cached. The
-    native kernels are so always; in torch it costs speed (performance log).
+    quantization int8 or int4 keeps the matrices in so many bits; head and embedding have 8 in both. The
+    native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
+    deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
+    prompt was cached. The native kernels are so always; in torch it costs speed (performance log).
     """
 
     model: Path
@@ -55,8 +56,8 @@ class EngineConfig:
             raise ConfigError(f"dtype is {self.dtype!r}; use one of auto, {', '.join(DTYPES)}.")
         if self.backend not in BACKENDS:
             raise ConfigError(f"backend is {self.backend!r}; use one of {', '.join(BACKENDS)}.")
-        if self.quantization not in QUANTIZATIONS:
-            raise ConfigError(f"quantization is {self.quantization!r}; use int8, or none.")
+        if self.quantization not in QUANTIZATION_BITS:
+            raise ConfigError(f"quantization is {self.quantization!r}; use int8, int4, or none.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting_requests"):
             self._require_positive(name)
         for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):

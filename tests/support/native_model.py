@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from baton_engine.config import QUANTIZATION_BITS
 from baton_engine.forward import Batch, ForwardPass, TorchForward
 from baton_engine.layers.attention import KVShape, Span
 from baton_engine.layers.attention_torch import TorchAttention
@@ -54,10 +55,11 @@ def isa_parameters() -> list[Any]:
 def native_forward(
     checkpoint: TinyCheckpoint, isa: str, num_threads: int = 2, quantization: str | None = None
 ) -> NativeForward:
-    model = build_model(checkpoint, torch.bfloat16, CPU, pack=False)
+    bits = QUANTIZATION_BITS[quantization]
+    model = build_model(checkpoint, torch.bfloat16, CPU, pack=False, bits=bits)
     spec = model.spec
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, torch.bfloat16)
-    return NativeForward(load_library(), isa, model, shape, NUM_BLOCKS, num_threads, quantization)
+    return NativeForward(load_library(), isa, model, shape, NUM_BLOCKS, num_threads)
 
 
 def float32_forward(checkpoint: TinyCheckpoint) -> TorchForward:
@@ -65,8 +67,8 @@ def float32_forward(checkpoint: TinyCheckpoint) -> TorchForward:
     return torch_forward(RoundedCheckpoint(checkpoint), torch.float32)
 
 
-def torch_forward(source: WeightSource, dtype: torch.dtype) -> TorchForward:
-    model = build_model(source, dtype, CPU)
+def torch_forward(source: WeightSource, dtype: torch.dtype, bits: int | None = None) -> TorchForward:
+    model = build_model(source, dtype, CPU, bits=bits)
     spec = model.spec
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, dtype)
     return TorchForward(model, TorchAttention(shape, NUM_BLOCKS, CPU), CPU)

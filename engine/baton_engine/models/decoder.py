@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn import functional
 
 from baton_engine.layers.attention import AttentionBackend, PlanT
-from baton_engine.layers.linear import Linear
+from baton_engine.layers.linear import Linear, Weight, embed
 from baton_engine.layers.mlp import GatedMLP
 from baton_engine.layers.norm import HeadNorm, RMSNorm
 from baton_engine.layers.rotary import RotaryTable
@@ -30,7 +29,7 @@ class DecoderModel:
     def __init__(
         self,
         spec: DecoderSpec,
-        embedding: Tensor,
+        embedding: Weight,
         layers: Sequence[DecoderLayer],
         norm: RMSNorm,
         head: Linear,
@@ -56,7 +55,7 @@ class DecoderModel:
         spec = self.spec
         cos_sin = self.rotary.at(positions)
         num_rotated = spec.num_heads + spec.num_kv_heads
-        hidden = functional.embedding(token_ids, self.embedding)
+        hidden = embed(token_ids, self.embedding, self.norm.weight.dtype)
         for index, layer in enumerate(self.layers):
             heads = layer.qkv(layer.input_norm(hidden)).view(hidden.shape[0], -1, spec.head_dim)
             qk = heads[:, :num_rotated]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from baton_engine.errors import ModelLoadError
+from baton_engine.layers.linear import Weight
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.llama import llama_spec
-from baton_engine.models.loading import load_decoder
+from baton_engine.models.loading import Placement, load_decoder
 from baton_engine.models.mistral import mistral_spec
 from baton_engine.models.qwen2 import qwen2_spec
 from baton_engine.models.qwen3 import qwen3_spec
@@ -34,6 +35,13 @@ class WeightSource(Protocol):
     def tensors(self) -> Iterator[tuple[str, Tensor]]: ...
 
 
+@runtime_checkable
+class StoredWeights(Protocol):
+    """A checkpoint that has quantised tensors, and can give them so."""
+
+    def stored_tensors(self) -> Iterator[tuple[str, Weight]]: ...
+
+
 def supported_model_types() -> list[str]:
     return sorted(FAMILIES)
 
@@ -49,7 +57,14 @@ def read_spec(source: WeightSource) -> DecoderSpec:
 
 
 def build_model(
-    source: WeightSource, dtype: torch.dtype, device: torch.device, pack: bool = True
+    source: WeightSource, dtype: torch.dtype, device: torch.device, pack: bool = True, bits: int | None = None
 ) -> DecoderModel:
-    """Raises ModelLoadError if the family is unknown, or a tensor is missing or of the wrong shape."""
-    return load_decoder(read_spec(source), source.tensors(), dtype, device, pack)
+    """bits: 8 or 4, to quantise on load. pack=False is for kernels that put weights into an order of their
+    own; for them, what a file holds quantised stays so. Raises ModelLoadError if the family is unknown, or a
+    tensor is missing or of the wrong shape.
+    """
+    keep_stored = not pack or bits is not None
+    tensors = (
+        source.stored_tensors() if keep_stored and isinstance(source, StoredWeights) else source.tensors()
+    )
+    return load_decoder(read_spec(source), tensors, Placement(dtype, device, pack, bits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,20 +14,20 @@ from baton_engine.errors import ModelLoadError
 from baton_engine.forward import Batch
 from baton_engine.layers.attention import KVShape
 from baton_engine.layers.linear import Linear
+from baton_engine.layers.quantized import QuantizedWeight
 from baton_engine.layers.rotary import inverse_frequencies
 from baton_engine.models.decoder import DecoderLayer, DecoderModel
-from baton_engine.native.library import ISA_NUMBERS, NativeLibrary, Shape, Step
+from baton_engine.native.library import ISA_NUMBERS, NativeLibrary, Shape, Step, Weight
 
 # As in csrc/api.cpp.
-QKV, OUTPUT, GATE_UP, DOWN, HEAD = range(5)
+QKV, OUTPUT, GATE_UP, DOWN, HEAD, EMBEDDING = range(6)
 INPUT_NORM, MLP_NORM, FINAL_NORM = range(3)
 COLUMN_GROUP = 32
 
 
 class NativeForward:
-    """Takes the model's plain weights away from it, layer by layer: none is held twice for long.
-
-    quantization "int8" keeps the layers' matrices in signed bytes with one scale an output column.
+    """Takes the model's weights away from it, layer by layer: none is held twice for long. Matrices stay what
+    they are, bfloat16 or quantised; a tied embedding is read out of the head.
     """
 
     def __init__(
@@ -37,13 +38,11 @@ class NativeForward:
         shape: KVShape,
         num_blocks: int,
         num_threads: int,
-        quantization: str | None = None,
     ) -> None:
         self.spec = model.spec
         self._c = library.c
         self._block_size = shape.block_size
         self._rows = torch.empty(0, self.padded_vocab_size, dtype=torch.float32)
-        self._as_int8 = int(quantization == "int8")
         spec = model.spec
         sizes = Shape(
             spec.vocab_size, spec.hidden_size, spec.intermediate_size, spec.num_layers, spec.num_heads,
@@ -96,11 +95,14 @@ class NativeForward:
         return self._rows[:count]
 
     def _hand_over(self, model: DecoderModel) -> None:
-        embedding = model.embedding.contiguous()
-        self._check(self._c.baton_set_embedding(self._model, embedding.data_ptr()))
+        if self.spec.tie_word_embeddings:
+            self._c.baton_tie_embedding(self._model)
+        else:
+            self._set_matrix(0, EMBEDDING, Linear(model.embedding, pack=False))
         self._set_rotary()
         self._set_vector(0, FINAL_NORM, model.norm.weight)
         self._set_matrix(0, HEAD, model.head)
+        del model.head, model.embedding
         layers: list[DecoderLayer] = list(model.layers)
         model.layers = ()
         for index in range(len(layers)):
@@ -124,18 +126,47 @@ class NativeForward:
         self._check(self._c.baton_set_vector(self._model, layer, name, values.data_ptr()))
 
     def _set_matrix(self, layer: int, name: int, linear: Linear) -> None:
-        weight = linear.weight.contiguous()
-        assert weight.dtype == torch.bfloat16
         assert not linear.packed
-        bias = None if linear.bias is None else linear.bias.float().contiguous()
-        address = None if bias is None else bias.data_ptr()
-        self._check(
-            self._c.baton_set_matrix(
-                self._model, layer, name, weight.data_ptr(), address, *weight.shape, self._as_int8
-            )
-        )
+        parts = _parts(linear)  # held until it is packed
+        self._check(self._c.baton_set_matrix(self._model, layer, name, _border(linear, parts)))
 
     @staticmethod
     def _check(result: int) -> None:
         if result != 0:
             raise MemoryError("the native kernels found no memory")
+
+
+def multiply(library: NativeLibrary, isa: str, linear: Linear, x: Tensor) -> Tensor:
+    """One matrix product in the calling thread: x float32 (rows, in_features) → (rows, out_features). For
+    tests and measurements: it packs the weight first."""
+    parts = _parts(linear)
+    x = x.float().contiguous()
+    padded = -(-linear.out_features // COLUMN_GROUP) * COLUMN_GROUP
+    out = torch.empty(x.shape[0], padded, dtype=torch.float32)
+    border = _border(linear, parts)
+    result = library.c.baton_multiply(border, ISA_NUMBERS[isa], x.data_ptr(), x.shape[0], out.data_ptr())
+    assert result == 0
+    return out[:, : linear.out_features]
+
+
+def _border(linear: Linear, parts: tuple[Tensor | None, ...]) -> Any:
+    addresses = (None if part is None else part.data_ptr() for part in parts)
+    return ctypes.byref(Weight(_kind(linear.weight), *addresses, *linear.weight.shape))
+
+
+def _kind(weight: Tensor | QuantizedWeight) -> int:
+    """As enum Kind in csrc/model.h."""
+    if isinstance(weight, Tensor):
+        return 0
+    return 1 if weight.bits == 8 else 2
+
+
+def _parts(linear: Linear) -> tuple[Tensor | None, ...]:
+    """Values, scales, minima, bias."""
+    weight = linear.weight
+    bias = None if linear.bias is None else linear.bias.float().contiguous()
+    if isinstance(weight, QuantizedWeight):
+        minima = None if weight.minima is None else weight.minima.contiguous()
+        return weight.codes.contiguous(), weight.scales.contiguous(), minima, bias
+    assert weight.dtype == torch.bfloat16
+    return weight.contiguous(), None, None, bias

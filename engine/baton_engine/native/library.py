@@ -58,6 +58,16 @@ class Step(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Weight(ctypes.Structure):
+    """As in csrc/pack.h; the addresses must stay valid until it is packed."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in ("values", "scales", "minima", "bias")),
+        *((name, ctypes.c_int32) for name in ("num_rows", "num_columns")),
+    ]
+
+
 class NativeLibrary:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,13 +76,15 @@ class NativeLibrary:
         self.c.baton_new.argtypes = [ctypes.POINTER(Shape)]
         self.c.baton_delete.restype = None
         self.c.baton_delete.argtypes = [ctypes.c_void_p]
-        for structure, size in ((Shape, self.c.baton_shape_size()), (Step, self.c.baton_step_size())):
-            assert ctypes.sizeof(structure) == size, f"{structure.__name__} differs from csrc/model.h"
+        sizes = (self.c.baton_shape_size(), self.c.baton_step_size(), self.c.baton_weight_size())
+        for structure, size in zip((Shape, Step, Weight), sizes, strict=True):
+            assert ctypes.sizeof(structure) == size, f"{structure.__name__} differs from csrc"
         pointer, number = ctypes.c_void_p, ctypes.c_int
-        self.c.baton_set_matrix.argtypes = [pointer, number, number, pointer, pointer, number, number, number]
+        self.c.baton_set_matrix.argtypes = [pointer, number, number, ctypes.POINTER(Weight)]
+        self.c.baton_tie_embedding.argtypes = [pointer]
         self.c.baton_set_vector.argtypes = [pointer, number, number, pointer]
-        self.c.baton_set_embedding.argtypes = [pointer, pointer]
         self.c.baton_set_rotary.argtypes = [pointer, pointer, pointer]
+        self.c.baton_multiply.argtypes = [ctypes.POINTER(Weight), number, pointer, number, pointer]
         self.c.baton_run.argtypes = [pointer, ctypes.POINTER(Step)]
 
     def isa(self, wanted: str | None = None) -> str:

@@ -16,8 +16,10 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
 from baton_engine.errors import ModelLoadError
+from baton_engine.layers.quantized import QuantizedWeight, quantize
 from baton_engine.weights import gguf_config
 from baton_engine.weights.gguf_header import TensorInfo, read_header
+from baton_engine.weights.gguf_quantized import REQUANTIZED, exact_form
 
 
 class GGUFFile:
@@ -50,6 +52,21 @@ class GGUFFile:
         """(HF name, float32 tensor), in file order."""
         for name in self._tensors:
             yield name, self.tensor(name)
+
+    def stored_tensors(self) -> Iterator[tuple[str, torch.Tensor | QuantizedWeight]]:
+        """As `tensors`, but what is quantised in the file stays in 8 or 4 bits."""
+        for name, info in self._tensors.items():
+            yield name, self._quantized(name, info) or self.tensor(name)
+
+    def _quantized(self, name: str, info: TensorInfo) -> QuantizedWeight | None:
+        if info.quantization in REQUANTIZED and len(info.shape) == 2:
+            return quantize(self.tensor(name), bits=8)
+        raw = self._data[info.offset : info.offset + info.num_bytes]
+        weight = exact_form(raw, info.quantization, info.shape)
+        num_heads = self._permuted_heads(name)
+        if weight is None or num_heads is None:
+            return weight
+        return weight.rows(_unpermute(torch.arange(info.shape[0]), num_heads))
 
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor by its HF name, float32, in the row order that HF models expect."""

@@ -12,11 +12,12 @@ using namespace baton;
 namespace {
 
 enum Isa { kNone = 0, kAvx2 = 1, kAvx512 = 2 };
-enum MatrixName { kQkv = 0, kOutput = 1, kGateUp = 2, kDown = 3, kHead = 4 };
+enum MatrixName { kQkv = 0, kOutput = 1, kGateUp = 2, kDown = 3, kHead = 4, kEmbedding = 5 };
 enum VectorName { kInputNorm = 0, kMlpNorm = 1, kFinalNorm = 2 };
 
 Matrix& matrix_of(Model& model, int layer, int name) {
     if (name == kHead) return model.head;
+    if (name == kEmbedding) return model.own_embedding;
     Layer& one = model.layers[layer];
     Matrix* const all[] = {&one.qkv, &one.output, &one.gate_up, &one.down};
     return *all[name];
@@ -33,10 +34,8 @@ void allocate(Model& model) {
     model.kv.grow(pages * shape.num_layers * shape.num_kv_heads * 2 * model.page_size());
     const int rows = model.query_block * model.group();
     const size_t space = static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + shape.head_dim * 5 / 2 + 5) + 64;
-    const size_t inputs = std::max({model.hidden_stride, model.inner_stride, round_up(model.q_size, kGroupColumns)});
     for (int thread = 0; thread < model.team.size(); ++thread) {
-        model.thread_normed.emplace_back(static_cast<size_t>(16) * model.hidden_stride);
-        model.thread_weights.emplace_back(inputs * kGroupColumns);
+        model.thread_rows.emplace_back(16 * model.widest_row_bytes());
         model.thread_attention.emplace_back(space);
     }
 }
@@ -57,15 +56,16 @@ extern "C" {
 
 int baton_best_isa() {
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512bf16");
+                        __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     return avx512 && avx2 ? kAvx512 : avx2 ? kAvx2 : kNone;
 }
 
 int baton_shape_size() { return sizeof(Shape); }
 int baton_step_size() { return sizeof(Step); }
+int baton_weight_size() { return sizeof(Weight); }
 
 Model* baton_new(const Shape* shape) {
     Model* model = nullptr;
@@ -81,13 +81,11 @@ Model* baton_new(const Shape* shape) {
 
 void baton_delete(Model* model) { delete model; }
 
-int baton_set_matrix(Model* model, int layer, int name, const uint16_t* weight, const float* bias, int num_rows,
-                     int num_columns, int as_int8) {
-    return guarded([&] {
-        pack(matrix_of(*model, layer, name), {weight, bias, num_rows, num_columns}, name == kGateUp, as_int8 != 0,
-             model->team.size());
-    });
+int baton_set_matrix(Model* model, int layer, int name, const Weight* weight) {
+    return guarded([&] { pack(matrix_of(*model, layer, name), *weight, name == kGateUp, model->team.size()); });
 }
+
+void baton_tie_embedding(Model* model) { model->tied = true; }
 
 int baton_set_vector(Model* model, int layer, int name, const float* values) {
     return guarded([&] {
@@ -97,20 +95,20 @@ int baton_set_vector(Model* model, int layer, int name, const float* values) {
     });
 }
 
-int baton_set_embedding(Model* model, const uint16_t* rows) {
-    return guarded([&] {
-        const size_t size = model->shape.hidden_size, stride = model->hidden_stride;
-        model->embedding.grow(model->shape.vocab_size * stride);
-        for (int row = 0; row < model->shape.vocab_size; ++row)
-            std::copy_n(rows + row * size, size, model->embedding.data() + row * stride);
-    });
-}
-
 int baton_set_rotary(Model* model, const float* cos, const float* sin) {
     return guarded([&] {
         const size_t count = static_cast<size_t>(model->shape.max_positions) * model->shape.head_dim / 2;
         model->cos.assign(cos, cos + count);
         model->sin.assign(sin, sin + count);
+    });
+}
+
+// One matrix product without a model, for tests and measurements. out: num_rows × columns rounded up to 32.
+int baton_multiply(const Weight* weight, int isa, const float* x, int num_rows, float* out) {
+    return guarded([&] {
+        Matrix matrix;
+        pack(matrix, *weight, false, 1);
+        (isa == kAvx512 ? avx512::multiply_rows : avx2::multiply_rows)(matrix, x, num_rows, weight->num_columns, out);
     });
 }
 

@@ -67,38 +67,39 @@ constexpr std::array<MultiplyTile, sizeof...(Rows)> multiply_tiles(std::integer_
 constexpr auto kMultiplyTiles = multiply_tiles(std::make_integer_sequence<int, kTileRows>());
 
 // Cuts `count` rows into strips of nearly equal height: 13 rows are 7 + 6, not 12 + 1.
-inline int strip_rows(int count) {
-    const int strips = (count + kTileRows - 1) / kTileRows;
+inline int strip_rows(int count, int most = kTileRows) {
+    const int strips = (count + most - 1) / most;
     return (count + strips - 1) / strips;
 }
 
-inline const uint16_t* group_weights(const Matrix& matrix, int group, uint16_t* scratch) {
-    const size_t size = matrix.group_size();
-    if (!matrix.bf16.empty()) return matrix.bf16.data() + group * size;
-    const int8_t* bytes = matrix.int8.data() + group * size;
-    for (size_t at = 0; at < size; at += 32) {
-        __builtin_prefetch(bytes + at + 2048);
-        bytes_to_bf16(bytes + at, scratch + at);
+// Rows of activations, as Matrix::row_bytes describes them.
+struct Rows {
+    const uint8_t* at;
+    size_t stride;
+};
+
+inline void multiply_strip(const uint8_t* x, size_t stride, int rows, const Matrix& matrix, int group, float* out) {
+    if (matrix.quantised()) {
+        const auto& tiles = matrix.kind == Kind::kInt8 ? kMultiplyInt8 : kMultiplyInt4;
+        tiles[rows - 1](x, stride, matrix.blocks.data() + group * matrix.group_bytes(), matrix.num_blocks(), out);
+        return;
     }
-    return scratch;
+    const uint16_t* weights = matrix.bf16.data() + group * matrix.group_bytes() / 2;
+    kMultiplyTiles[rows - 1](reinterpret_cast<const uint16_t*>(x), stride / 2, weights, matrix.num_pairs, out);
 }
 
-// put(row, group, first 16 columns, last 16 columns) gets each result, scaled, with its bias.
+// put(row, group, first 16 columns, last 16 columns) gets each result with its bias.
 template <class Put>
-void multiply(const uint16_t* x, size_t x_stride, int first_row, int end_row, const Matrix& matrix, int first_group,
-              int end_group, uint16_t* scratch, Put&& put) {
-    const int height = strip_rows(end_row - first_row);
+void multiply(const Rows& x, int first_row, int end_row, const Matrix& matrix, int first_group, int end_group, Put&& put) {
+    const int height = strip_rows(end_row - first_row, matrix.quantised() ? kBlockTileRows : kTileRows);
     alignas(64) float out[kTileRows * kGroupColumns];
     for (int group = first_group; group < end_group; ++group) {
-        const uint16_t* weights = group_weights(matrix, group, scratch);
-        const float* scales = matrix.scales.empty() ? nullptr : matrix.scales.data() + group * kGroupColumns;
         const float* bias = matrix.bias.empty() ? nullptr : matrix.bias.data() + group * kGroupColumns;
         for (int row = first_row; row < end_row; row += height) {
             const int rows = std::min(height, end_row - row);
-            kMultiplyTiles[rows - 1](x + row * x_stride, x_stride, weights, matrix.num_pairs, out);
+            multiply_strip(x.at + row * x.stride, x.stride, rows, matrix, group, out);
             for (int r = 0; r < rows; ++r) {
                 Lanes low = load(out + r * kGroupColumns), high = load(out + r * kGroupColumns + 16);
-                if (scales) low = mul(low, load(scales)), high = mul(high, load(scales + 16));
                 if (bias) low = add(low, load(bias)), high = add(high, load(bias + 16));
                 put(row + r, group, low, high);
             }

@@ -2,6 +2,7 @@
 // The two structs of the border are mirrored by ctypes in library.py: same fields, same order.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace baton {
 
 constexpr int kPageTokens = 16;        // tokens in a page of K or V: one vector of float lanes
 constexpr int kGroupColumns = 32;      // output columns that a packed weight keeps together: two panels of 16
+constexpr int kBlockDepth = 32;       // neighbours in k that share a scale
 constexpr int kPartitionTokens = 256;  // attention sums each such run of tokens on its own, then merges in order
 constexpr int kPartitionPages = kPartitionTokens / kPageTokens;
 
@@ -37,18 +39,46 @@ struct Step {
 
 inline int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
-// A weight (n × k) in groups of 32 columns: [group][k / 2][32 columns][2], the two of a pair neighbours in k.
-// int8 weights keep the same order, one scale a column; they become bfloat16 (exactly) just before use.
+enum class Kind : int32_t { kBf16 = 0, kInt8 = 1, kInt4 = 2 };
+
+// A weight (n × k) in groups of 32 columns.
+// bfloat16: [group][k / 2][32 columns][2], the two of a pair neighbours in k.
+// int8, int4: [group][k / 32] blocks, each what 32 columns × 32 k need, in the order in which it is read:
+//   int8: [8 quads of k][32 columns][4] bytes, code + 128; then 32 scales.    weight = scale × (byte − 128)
+//   int4: [4][32 columns][4] bytes, quad j low and quad j + 4 high; then 32 scales, 32 minima.
+//                                                                            weight = scale × code + minimum
+// Scales and minima are float16.
 struct Matrix {
+    Kind kind = Kind::kBf16;
     int num_columns = 0;  // a multiple of 32; columns beyond the real ones are zero
     int num_pairs = 0;    // half of k, rounded up
     HugeArray<uint16_t> bf16;
-    HugeArray<int8_t> int8;
-    std::vector<float> scales;
+    HugeArray<uint8_t> blocks;
     std::vector<float> bias;  // empty: none
 
     int num_groups() const { return num_columns / kGroupColumns; }
-    size_t group_size() const { return static_cast<size_t>(num_pairs) * 2 * kGroupColumns; }
+    int num_blocks() const { return (2 * num_pairs + kBlockDepth - 1) / kBlockDepth; }
+    size_t code_bytes() const { return kBlockDepth * kGroupColumns / (kind == Kind::kInt4 ? 2 : 1); }
+    size_t block_bytes() const { return code_bytes() + (kind == Kind::kInt4 ? 4 : 2) * kGroupColumns; }
+    size_t group_bytes() const {
+        if (kind == Kind::kBf16) return static_cast<size_t>(num_pairs) * 4 * kGroupColumns;
+        return num_blocks() * block_bytes();
+    }
+    bool quantised() const { return kind != Kind::kBf16; }
+    // One row of activations as this matrix wants it: bfloat16, or bytes and then a Note for each block.
+    size_t row_bytes() const {
+        return quantised() ? round_up(num_blocks() * (kBlockDepth + 8), 64) : round_up(4 * num_pairs, 64);
+    }
+};
+
+// What a block of 32 quantised activations carries beside its bytes. int8 weights take `start`, where their
+// sums begin (−128 × the sum of the bytes undoes the offset of the weights); int4 weights take `sum`.
+struct Note {
+    float scale;
+    union {
+        int32_t start;
+        float sum;
+    };
 };
 
 struct Layer {
@@ -88,16 +118,18 @@ struct Model {
     std::vector<Layer> layers;
     std::vector<float> norm;
     Matrix head;
-    HugeArray<uint16_t> embedding;
+    Matrix own_embedding;           // unused when tied: a row of the embedding is a column of the head
+    bool tied = false;
     std::vector<float> cos, sin;  // max_positions × head_dim / 2
     HugeArray<uint16_t> kv;       // [layer][page][kv head][K page | V page]
     Team team;
 
     // Work space of a step: grown when a step is larger than all before.
     HugeArray<float> hidden, qkv, partials;
-    HugeArray<uint16_t> normed, q, attended, inner;
+    HugeArray<uint16_t> q, attended, inner;
+    HugeArray<uint8_t> rows;  // what the next matrix multiplies, when that is not one of the above
     std::vector<std::atomic<int>> partials_done;
-    std::vector<HugeArray<uint16_t>> thread_normed, thread_weights;
+    std::vector<HugeArray<uint8_t>> thread_rows;
     std::vector<HugeArray<float>> thread_attention;
     Plan plan;
 
@@ -111,6 +143,11 @@ struct Model {
           layers(s.num_layers),
           team(s.num_threads) {}
 
+    const Matrix& embedding() const { return tied ? head : own_embedding; }
+    // More than Matrix::row_bytes of any input.
+    size_t widest_row_bytes() const {
+        return 2 * std::max({hidden_stride, inner_stride, round_up(q_size, kGroupColumns)}) + 64;
+    }
     int group() const { return shape.num_heads / shape.num_kv_heads; }
     size_t qkv_stride() const { return q_size + 2 * kv_size; }
     size_t page_size() const { return static_cast<size_t>(kPageTokens) * shape.head_dim; }
@@ -125,8 +162,15 @@ struct Model {
     }
 };
 
-// One set of kernels for each instruction set; `run` computes a whole step.
-namespace avx512 { void run(Model& model); }
-namespace avx2 { void run(Model& model); }
+// One set of kernels for each instruction set. `run` computes a whole step; `multiply_rows` one matrix in the calling
+// thread, from num_rows rows of `size` floats to rows of num_columns.
+namespace avx512 {
+void run(Model& model);
+void multiply_rows(const Matrix& matrix, const float* x, int num_rows, int size, float* out);
+}  // namespace avx512
+namespace avx2 {
+void run(Model& model);
+void multiply_rows(const Matrix& matrix, const float* x, int num_rows, int size, float* out);
+}  // namespace avx2
 
 }  // namespace baton

@@ -55,7 +55,7 @@ void make_room(Model& model, const Step& step) {
     const size_t tokens = step.num_tokens;
     model.hidden.grow(tokens * model.hidden_stride);
     model.qkv.grow(tokens * model.qkv_stride());
-    model.normed.grow(std::max(tokens, static_cast<size_t>(step.num_samples)) * model.hidden_stride);
+    model.rows.grow(std::max(tokens, static_cast<size_t>(step.num_samples)) * model.widest_row_bytes());
     model.q.grow(tokens * model.q_size);
     model.attended.grow(tokens * model.q_size);
     model.inner.grow(tokens * model.inner_stride);

@@ -8,7 +8,8 @@
 
 namespace baton::avx2 {
 
-constexpr int kTileRows = 2;  // × 2 panels × 2 registers = 8 accumulators of 16
+constexpr int kTileRows = 2;       // × 2 panels × 2 registers = 8 accumulators of 16
+constexpr int kBlockTileRows = 1;  // × 2 panels × 2 registers, of integer and of float accumulators each
 
 struct Lanes {
     __m256 a, b;
@@ -100,12 +101,70 @@ inline __m256 load_bf16_half(const uint16_t* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
 }
 inline Lanes load_bf16(const uint16_t* p) { return {load_bf16_half(p), load_bf16_half(p + 8)}; }
-inline __m256 bytes_to_floats(const int8_t* from) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+
+struct Ints {
+    __m256i a, b;
+};
+inline Ints all_ints(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline Ints load_ints(const uint8_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
 }
-inline void bytes_to_bf16(const int8_t* from, uint16_t* to) {
-    store_bf16(to, {bytes_to_floats(from), bytes_to_floats(from + 8)});
-    store_bf16(to + 16, {bytes_to_floats(from + 16), bytes_to_floats(from + 24)});
+inline Ints all_quads(const uint8_t* p) {
+    int32_t quad;
+    __builtin_memcpy(&quad, p, 4);
+    return all_ints(quad);
+}
+// Sums of two products of bytes fit in 16 bits where weights are under 16. Others are widened first: the
+// instruction for bytes would cut them.
+template <bool small>
+inline __m256i dot_bytes(__m256i sum, __m256i weights, __m256i x) {
+    if constexpr (small) {
+        const __m256i pairs = _mm256_maddubs_epi16(weights, x);
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    const __m256i low = _mm256_set1_epi16(255);
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(weights, low), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(x, 8));
+    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+}
+template <bool small>
+inline Ints dot_bytes(Ints sum, Ints weights, Ints x) {
+    return {dot_bytes<small>(sum.a, weights.a, x.a), dot_bytes<small>(sum.b, weights.b, x.b)};
+}
+inline __m256i low_nibbles(__m256i x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+inline Ints low_nibbles(Ints x) { return {low_nibbles(x.a), low_nibbles(x.b)}; }
+inline Ints high_nibbles(Ints x) {
+    return {low_nibbles(_mm256_srli_epi16(x.a, 4)), low_nibbles(_mm256_srli_epi16(x.b, 4))};
+}
+inline Lanes to_floats(Ints x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+inline __m256 load_eight_halves(const uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Lanes load_halves(const uint16_t* p) { return {load_eight_halves(p), load_eight_halves(p + 8)}; }
+
+inline __m256i magnitude(__m256 x) { return _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.f), x)); }
+// The largest absolute value of 32. Compared as integers, which puts infinity and NaN above all numbers.
+inline float peak(Lanes low, Lanes high) {
+    const __m256i a = _mm256_max_epi32(magnitude(low.a), magnitude(low.b));
+    const __m256i eight = _mm256_max_epi32(a, _mm256_max_epi32(magnitude(high.a), magnitude(high.b)));
+    __m128i most = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0x4e));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(most));
+}
+// 32 floats × factor to signed bytes, rounded to nearest even; returns the sum of the bytes.
+inline int put_bytes(int8_t* p, Lanes low, Lanes high, Lanes factor) {
+    const Lanes x = mul(low, factor), y = mul(high, factor);
+    const __m256i a = _mm256_cvtps_epi32(x.a), b = _mm256_cvtps_epi32(x.b);
+    const __m256i c = _mm256_cvtps_epi32(y.a), d = _mm256_cvtps_epi32(y.b);
+    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(packed, order));
+    const __m256i eight = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
 }  // namespace baton::avx2

@@ -7,7 +7,8 @@
 
 namespace baton::avx512 {
 
-constexpr int kTileRows = 12;  // × 2 panels = 24 accumulators of 32 registers
+constexpr int kTileRows = 12;      // × 2 panels = 24 accumulators of 32 registers
+constexpr int kBlockTileRows = 6;  // × 2 panels, of integer and of float accumulators each
 
 using Lanes = __m512;
 using Pairs = __m512bh;  // 16 lanes of two bfloat16
@@ -48,12 +49,40 @@ inline Lanes load_bf16(const uint16_t* p) {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// 32 signed bytes to bfloat16: every one is exact.
-inline void bytes_to_bf16(const int8_t* from, uint16_t* to) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
-    const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
-    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+
+using Ints = __m512i;  // 16 sums of int32, or 16 quads of bytes
+inline Ints all_ints(int32_t x) { return _mm512_set1_epi32(x); }
+inline Ints load_ints(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline Ints all_quads(const uint8_t* p) {
+    int32_t quad;
+    __builtin_memcpy(&quad, p, 4);
+    return _mm512_set1_epi32(quad);
+}
+// Unsigned weights, signed activations. Exact: neither products nor their sums are cut. small: weights under 16.
+template <bool small>
+inline Ints dot_bytes(Ints sum, Ints weights, Ints x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+inline Ints low_nibbles(Ints x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+inline Ints high_nibbles(Ints x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
+inline Lanes to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+inline Lanes load_halves(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+// The largest absolute value of 32. Compared as integers, which puts infinity and NaN above all numbers.
+inline float peak(Lanes low, Lanes high) {
+    const Lanes sign = _mm512_set1_ps(-0.f);
+    const __m512i a = _mm512_castps_si512(_mm512_andnot_ps(sign, low));
+    const int32_t bits = _mm512_reduce_max_epi32(_mm512_max_epi32(a, _mm512_castps_si512(_mm512_andnot_ps(sign, high))));
+    float most;
+    __builtin_memcpy(&most, &bits, 4);
+    return most;
+}
+// 32 floats × factor to signed bytes, rounded to nearest even; returns the sum of the bytes.
+inline int put_bytes(int8_t* p, Lanes low, Lanes high, Lanes factor) {
+    const __m512i a = _mm512_cvtps_epi32(mul(low, factor)), b = _mm512_cvtps_epi32(mul(high, factor));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm512_cvtsepi32_epi8(b));
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
 }
 
 }  // namespace baton::avx512

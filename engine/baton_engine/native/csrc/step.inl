@@ -2,15 +2,22 @@
 
 namespace {
 
-constexpr int kOwnNormRows = 16;   // up to here each thread normalises all rows itself: cheaper than meeting
+constexpr int kOwnRows = 16;       // up to here each thread prepares all rows itself: cheaper than meeting
 constexpr int kRowChunk = 96;      // rows of one GEMM task when there are many
-constexpr int kTaskBytes = 128 << 10;  // weights of one GEMM task when there are few rows
+constexpr int kTaskBytes = 256 << 10;  // weights of one GEMM task when there are few rows
 
-inline void norm_row(const float* x, const float* weight, int size, int stride, float eps, uint16_t* out) {
+inline Lanes norm_factor(const float* x, int size, int stride, float eps) {
     Lanes squares = zero();
     for (int i = 0; i < stride; i += 16) squares = fma(load(x + i), load(x + i), squares);
-    const Lanes factor = all(1.f / std::sqrt(sum(squares) / static_cast<float>(size) + eps));
-    for (int i = 0; i < stride; i += 16) store_bf16(out + i, mul(mul(load(x + i), factor), load(weight + i)));
+    return all(1.f / std::sqrt(sum(squares) / static_cast<float>(size) + eps));
+}
+
+// values(k): sixteen neighbours of a row; out: the row as `matrix` takes it.
+template <class Values>
+inline void put_row(Values&& values, int stride, const Matrix& matrix, uint8_t* out) {
+    if (matrix.quantised()) return quantise_row(values, matrix.num_blocks(), matrix.kind, out);
+    uint16_t* to = reinterpret_cast<uint16_t*>(out);
+    for (int i = 0; i < stride; i += 16) store_bf16(to + i, values(i));
 }
 
 inline Lanes silu(Lanes x) { return div(x, add(all(1.f), exp2(mul(x, all(-kLog2E))))); }
@@ -20,66 +27,80 @@ struct Walk {
     Model& model;
     const Step& step;
     const int thread;
-    uint16_t* const scratch;
     AttentionSpace space;
 
     Walk(Model& m, int t)
-        : model(m), step(*m.plan.step), thread(t), scratch(m.thread_weights[t].data()),
-          space(m.thread_attention[t].data(), query_rows(m), m.shape.head_dim) {}
+        : model(m), step(*m.plan.step), thread(t), space(m.thread_attention[t].data(), query_rows(m), m.shape.head_dim) {}
 
     template <class Task>
     void phase(int num_tasks, Task&& task) { model.team.phase(thread, num_tasks, task); }
 
     // `prepare` gives the rows, and is called by each thread that has work, once.
     template <class Prepare, class Put>
-    void gemm(int num_rows, size_t stride, const Matrix& matrix, Prepare&& prepare, Put&& put) {
+    void gemm(int num_rows, const Matrix& matrix, Prepare&& prepare, Put&& put) {
         const int groups = matrix.num_groups();
         const bool many = num_rows > kRowChunk;
-        const int by_size = kTaskBytes / (matrix.num_pairs * kGroupColumns * 2);
+        const int by_size = kTaskBytes / matrix.group_bytes();
         const int by_share = groups / (4 * model.team.size());
         const int per_task = std::max(1, many ? std::min(4, by_share) : std::min(by_size, by_share));
         const int row_chunks = (num_rows + kRowChunk - 1) / kRowChunk;
         const int height = (num_rows + row_chunks - 1) / row_chunks;
-        const uint16_t* rows = nullptr;
+        Rows rows{nullptr, 0};
         phase(row_chunks * ((groups + per_task - 1) / per_task), [&](int task) {
-            if (!rows) rows = prepare();
+            if (!rows.at) rows = prepare();
             const int group = task / row_chunks * per_task, row = task % row_chunks * height;
-            multiply(rows, stride, row, std::min(num_rows, row + height), matrix, group,
-                     std::min(groups, group + per_task), scratch, put);
+            multiply(rows, row, std::min(num_rows, row + height), matrix, group, std::min(groups, group + per_task), put);
         });
     }
 
-    const float* hidden_row(const int64_t* rows, int index) const {
-        return model.hidden.data() + (rows ? rows[index] : index) * static_cast<size_t>(model.hidden_stride);
-    }
-
-    template <class Put>
-    void norm_gemm(const int64_t* source_rows, int num_rows, const std::vector<float>& weight, const Matrix& matrix, Put&& put) {
-        const size_t stride = model.hidden_stride;
-        auto norm = [&](int row, uint16_t* out) {
-            norm_row(hidden_row(source_rows, row), weight.data(), model.shape.hidden_size, model.hidden_stride,
-                     model.shape.norm_eps, out + row * stride);
-        };
-        if (num_rows <= kOwnNormRows) {
-            uint16_t* own = model.thread_normed[thread].data();
-            gemm(num_rows, stride, matrix, [&] {
-                for (int row = 0; row < num_rows; ++row) norm(row, own);
-                return own;
+    // `fill` writes one row as the matrix takes it.
+    template <class Fill, class Put>
+    void filled_gemm(int num_rows, const Matrix& matrix, Fill&& fill, Put&& put) {
+        const size_t stride = matrix.row_bytes();
+        if (num_rows <= kOwnRows) {
+            uint8_t* own = model.thread_rows[thread].data();
+            gemm(num_rows, matrix, [&] {
+                for (int row = 0; row < num_rows; ++row) fill(row, own + row * stride);
+                return Rows{own, stride};
             }, put);
             return;
         }
         phase((num_rows + 7) / 8, [&](int task) {
-            for (int row = task * 8; row < std::min(num_rows, task * 8 + 8); ++row) norm(row, model.normed.data());
+            for (int row = task * 8; row < std::min(num_rows, task * 8 + 8); ++row) fill(row, model.rows.data() + row * stride);
         });
-        gemm(num_rows, stride, matrix, [&] { return model.normed.data(); }, put);
+        gemm(num_rows, matrix, [&] { return Rows{model.rows.data(), stride}; }, put);
+    }
+
+    // Of rows that lie in bfloat16, `size` of them used, a multiple of 32.
+    template <class Put>
+    void plain_gemm(const HugeArray<uint16_t>& source, int size, const Matrix& matrix, Put&& put) {
+        const size_t stride = size;
+        if (!matrix.quantised()) {
+            const Rows rows{reinterpret_cast<const uint8_t*>(source.data()), 2 * stride};
+            return gemm(step.num_tokens, matrix, [&] { return rows; }, put);
+        }
+        filled_gemm(step.num_tokens, matrix, [&](int row, uint8_t* out) {
+            const uint16_t* from = source.data() + row * stride;
+            put_row([&](int k) { return load_bf16(from + k); }, size, matrix, out);
+        }, put);
+    }
+
+    template <class Put>
+    void norm_gemm(const int64_t* source_rows, int num_rows, const std::vector<float>& weight, const Matrix& matrix, Put&& put) {
+        const int size = model.shape.hidden_size, stride = model.hidden_stride;
+        filled_gemm(num_rows, matrix, [&](int row, uint8_t* out) {
+            const float* x = model.hidden.data() + (source_rows ? source_rows[row] : row) * static_cast<size_t>(stride);
+            const Lanes factor = norm_factor(x, size, stride, model.shape.norm_eps);
+            put_row([&](int k) { return mul(mul(load(x + k), factor), load(weight.data() + k)); }, stride, matrix, out);
+        }, put);
     }
 
     void embed() {
         phase((step.num_tokens + 15) / 16, [&](int task) {
             for (int row = task * 16; row < std::min(step.num_tokens, task * 16 + 16); ++row) {
                 float* out = model.hidden.data() + static_cast<size_t>(row) * model.hidden_stride;
-                const uint16_t* from = model.embedding.data() + step.token_ids[row] * model.hidden_stride;
-                for (int i = 0; i < model.hidden_stride; i += 16) store(out + i, load_bf16(from + i));
+                unpack_column(model.embedding(), step.token_ids[row], model.shape.hidden_size, out);
+                std::fill(out + model.shape.hidden_size, out + model.hidden_stride, 0.f);
             }
         });
     }
@@ -105,8 +126,8 @@ struct Walk {
             else
                 attend_prompt(model, index, one, space);
         });
-        gemm(step.num_tokens, model.q_size, layer.output, [&] { return model.attended.data(); },
-             [&](int row, int group, Lanes low, Lanes high) { add_to_hidden(row, group, low, high); });
+        plain_gemm(model.attended, model.q_size, layer.output,
+                   [&](int row, int group, Lanes low, Lanes high) { add_to_hidden(row, group, low, high); });
     }
 
     void mlp(const Layer& layer) {
@@ -114,8 +135,8 @@ struct Walk {
             uint16_t* at = model.inner.data() + static_cast<size_t>(row) * model.inner_stride + group * 16;
             store_bf16(at, mul(silu(gate), up));
         });
-        gemm(step.num_tokens, model.inner_stride, layer.down, [&] { return model.inner.data(); },
-             [&](int row, int group, Lanes low, Lanes high) { add_to_hidden(row, group, low, high); });
+        plain_gemm(model.inner, model.inner_stride, layer.down,
+                   [&](int row, int group, Lanes low, Lanes high) { add_to_hidden(row, group, low, high); });
     }
 
     void head() {
@@ -139,7 +160,23 @@ struct Walk {
 }  // namespace
 
 void run(Model& model) {
-    const int phases_per_layer = 8, phases_outside = 4;
+    const int phases_per_layer = 10, phases_outside = 4;
     model.team.run(model.shape.num_layers * phases_per_layer + phases_outside,
                    [&model](int thread) { Walk(model, thread).all(); });
+}
+
+void multiply_rows(const Matrix& matrix, const float* x, int num_rows, int size, float* out) {
+    const size_t stride = matrix.row_bytes();
+    const int padded = round_up(size, kGroupColumns);
+    HugeArray<uint8_t> rows(num_rows * stride);
+    std::vector<float> values(padded, 0.f);
+    for (int row = 0; row < num_rows; ++row) {
+        std::copy_n(x + static_cast<size_t>(row) * size, size, values.begin());
+        put_row([&](int k) { return load(values.data() + k); }, padded, matrix, rows.data() + row * stride);
+    }
+    multiply({rows.data(), stride}, 0, num_rows, matrix, 0, matrix.num_groups(), [&](int row, int group, Lanes low, Lanes high) {
+        float* at = out + static_cast<size_t>(row) * matrix.num_columns + group * kGroupColumns;
+        store(at, low);
+        store(at + 16, high);
+    });
 }

@@ -50,7 +50,7 @@ def test_insisting_on_what_cannot_be_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="bfloat16, the dtype is float32"):
         choose(dtype=torch.float32, backend="native")
     with pytest.raises(ConfigError, match="multiple of 32"):
-        choose(spec=read_spec(TinyCheckpoint()), quantization="int8")
+        choose(spec=read_spec(TinyCheckpoint()), backend="native")
     with pytest.raises(ConfigError, match="block_size 8"):
         choose(backend="native", block_size=8)
     with pytest.raises(ConfigError, match="backend is 'abacus'"):

@@ -95,7 +95,7 @@ def test_decodes_over_one_two_and_three_partitions(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", isa_parameters())
-@pytest.mark.parametrize("quantization", [None, "int8"])
+@pytest.mark.parametrize("quantization", [None, "int8", "int4"])
 def test_a_row_is_the_same_whatever_is_computed_beside_it(isa: str, quantization: str | None) -> None:
     """Bit for bit: whole prompts together, one alone, in chunks, token by token, other threads."""
     checkpoint = native_checkpoint(num_attention_heads=6, num_key_value_heads=2)
@@ -157,15 +157,15 @@ class PoisonedCheckpoint(type(native_checkpoint())):
 
 
 @pytest.mark.parametrize("isa", isa_parameters())
-def test_int8_weights_stay_near(isa: str) -> None:
-    """One scale a column: weights are off by at most 1/254 of the column's largest, logits by little more."""
+def test_int8_stays_near(isa: str) -> None:
+    """Weights and activations are off by at most 1/254 of their block's largest, logits by little more."""
     checkpoint = native_checkpoint()
     sequences = Sequences([64])
     exact = logits(float32_forward(checkpoint), sequences.whole())
     rough = logits(native_forward(checkpoint, isa, quantization="int8"), sequences.whole())
     near = torch.nn.functional.cosine_similarity(rough, exact)
-    assert near.mean() > 0.999
-    assert near.min() > 0.995
+    assert near.mean() > 0.998
+    assert near.min() > 0.99
     assert not torch.equal(rough, logits(native_forward(checkpoint, isa), sequences.whole()))
 
 
