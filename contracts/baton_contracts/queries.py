@@ -10,6 +10,7 @@ from baton_contracts.base import WireModel
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import RequestId
+from baton_contracts.prompt import ToolCall
 from baton_contracts.records import StoredMessage, UsageRecord
 
 
@@ -62,6 +63,7 @@ class StoredTurn(WireModel):
     model: str
     asked: tuple[StoredMessage, ...]
     answer: str
+    tool_calls: tuple[ToolCall, ...] = ()
     cut_short: bool
     created_at: float
 

@@ -13,6 +13,7 @@ from baton_contracts.base import WireModel
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import FinishReason, Usage
 from baton_contracts.identifiers import RequestId
+from baton_contracts.prompt import Role, ToolCall
 
 Outcome = Literal["finished", "cancelled", "error", "cache_hit"]
 
@@ -35,8 +36,11 @@ class UsageRecord(WireModel):
 
 
 class StoredMessage(WireModel):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Role
     content: str
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 class ConversationRecord(WireModel):
@@ -49,6 +53,7 @@ class ConversationRecord(WireModel):
     model: str
     asked: tuple[StoredMessage, ...] = Field(description="The new messages of this request, in order.")
     answer: str
+    tool_calls: tuple[ToolCall, ...] = Field(default=(), description="Whole calls of the answer, in order.")
     cut_short: bool = Field(description="True if the client left or the answer failed half-way.")
     finish_reason: FinishReason | None = None
     created_at: float

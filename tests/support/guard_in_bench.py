@@ -16,7 +16,7 @@ from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Error, decode_frame
 from baton_contracts.handoffs import Ack, GatewayHandoff, GuardInHandoff
-from baton_contracts.prompt import Chunk, Message, Origin, Part, Prompt, Role
+from baton_contracts.prompt import Chunk, Message, Origin, Part, Prompt, Role, Tool
 from baton_contracts.spans import Span, SpanBatch
 from baton_input_guardrails.actor import InputGuard
 from baton_input_guardrails.config import InputConfig
@@ -54,27 +54,33 @@ class InBench:
     """The guardrails' own."""
     traced: set[str] = field(default_factory=set[str])
 
-    async def _send(self, *messages: Message, chunks: tuple[Chunk, ...], **chat: Any) -> str:
+    async def _send(
+        self,
+        *messages: Message,
+        chunks: tuple[Chunk, ...] = (),
+        tools: tuple[Tool, ...] = (),
+        **chat: Any,
+    ) -> str:
         envelope = make_envelope(edge="edge_api-1")
         rid = envelope.request_id
         asked = tuple(one for one in messages if all(part.origin == "client" for part in one.parts))
         handoff = GuardInHandoff(
             envelope=envelope,
             chat=make_chat(messages=asked or messages[-1:], **chat),
-            prompt=Prompt(messages=messages, chunks=chunks),
+            prompt=Prompt(messages=messages, chunks=chunks, tools=tools),
         )
         ack = Ack.decode(await self.bus.request(subjects.guard_in(rid), handoff.encode(), timeout=5))
         assert ack.verdict == "held"
         return rid
 
-    async def passed(self, *messages: Message, chunks: tuple[Chunk, ...] = ()) -> GatewayHandoff:
-        rid = await self._send(*messages, chunks=chunks)
+    async def passed(self, *messages: Message, **beside: Any) -> GatewayHandoff:
+        rid = await self._send(*messages, **beside)
         await eventually(lambda: rid in self.traced and (rid in self.taken or rid in self.errors), seconds=20)
         assert rid not in self.errors, self.errors
         return self.taken[rid]
 
-    async def refused(self, *messages: Message, chunks: tuple[Chunk, ...] = ()) -> ErrorBody:
-        rid = await self._send(*messages, chunks=chunks)
+    async def refused(self, *messages: Message, **beside: Any) -> ErrorBody:
+        rid = await self._send(*messages, **beside)
         await eventually(lambda: rid in self.traced and (rid in self.taken or rid in self.errors), seconds=20)
         assert rid not in self.taken, "it was handed on"
         return self.errors[rid]

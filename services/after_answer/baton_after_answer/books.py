@@ -17,6 +17,7 @@ from baton_after_answer.records import Row
 from baton_after_answer.schema import ledger, rejected, turns
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
+from baton_contracts.prompt import ToolCall
 from baton_contracts.queries import StoredTurn
 from baton_contracts.records import StoredMessage, UsageRecord
 
@@ -94,7 +95,7 @@ class Books:
         room = MAX_CONVERSATION_CHARACTERS
         for row in self._rows(conversation_statement(tenant_id, conversation_id)):
             turn = _stored_turn(row)
-            room -= len(turn.answer) + sum(len(said.content) for said in turn.asked)
+            room -= _num_characters(turn)
             if room < 0 and found:
                 break
             found.append(turn)
@@ -112,6 +113,12 @@ class Books:
             raise BooksAway(_cause(error)) from None
 
 
+def _num_characters(turn: StoredTurn) -> int:
+    calls = [*turn.tool_calls, *(call for said in turn.asked for call in said.tool_calls)]
+    said = sum(len(said.content) for said in turn.asked)
+    return len(turn.answer) + said + sum(len(call.name) + len(call.arguments) for call in calls)
+
+
 def _cause(error: DBAPIError) -> str:
     """The driver's words on one line, without the statement and its parameters: they hold people's text."""
     words = str(error.orig).strip().splitlines() or [type(error).__name__]
@@ -124,6 +131,7 @@ def _stored_turn(row: RowMapping) -> StoredTurn:
         model=row["model"],
         asked=tuple(StoredMessage(**said) for said in row["asked"]),
         answer=row["answer"],
+        tool_calls=tuple(ToolCall(**call) for call in row["tool_calls"] or ()),
         cut_short=row["cut_short"],
         created_at=row["created_at"],
     )

@@ -7,10 +7,12 @@ to it on one of the two.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from baton_contracts.base import MalformedMessage
-from baton_contracts.records import ConversationRecord, UsageRecord
+from baton_contracts.prompt import ToolCall
+from baton_contracts.records import ConversationRecord, StoredMessage, UsageRecord
 from baton_contracts.subjects import request_id_of
 
 Record = UsageRecord | ConversationRecord
@@ -65,8 +67,9 @@ def turn_row(record: ConversationRecord, written_at: float) -> Row:
         "team": record.tenant.team,
         "key_id": record.tenant.key_id,
         "model": record.model,
-        "asked": [{"role": said.role, "content": _storable(said.content)} for said in record.asked],
+        "asked": [_stored(said) for said in record.asked],
         "answer": _storable(record.answer),
+        "tool_calls": _stored_calls(record.tool_calls) or None,
         "cut_short": record.cut_short,
         "finish_reason": record.finish_reason,
         "created_at": record.created_at,
@@ -82,6 +85,25 @@ def rejected_row(subject: str, payload: bytes, reason: str, written_at: float) -
         "reason": reason,
         "written_at": written_at,
     }
+
+
+def _stored(said: StoredMessage) -> dict[str, Any]:
+    """Without what it lacks, so that old rows and new ones look alike."""
+    stored: dict[str, Any] = {"role": said.role, "content": _storable(said.content)}
+    if said.name:
+        stored["name"] = said.name
+    if said.tool_calls:
+        stored["tool_calls"] = _stored_calls(said.tool_calls)
+    if said.tool_call_id:
+        stored["tool_call_id"] = _storable(said.tool_call_id)
+    return stored
+
+
+def _stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, str]]:
+    return [
+        {"call_id": _storable(call.call_id), "name": call.name, "arguments": _storable(call.arguments)}
+        for call in calls
+    ]
 
 
 def _storable(text: str) -> str:

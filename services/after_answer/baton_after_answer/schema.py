@@ -57,13 +57,15 @@ turns = Table(
     Column("model", Text, nullable=False),
     Column("asked", JSON, nullable=False),
     Column("answer", Text, nullable=False),
+    Column("tool_calls", JSON(none_as_null=True)),
     Column("cut_short", Boolean, nullable=False),
     Column("finish_reason", String(32)),
     Column("created_at", Double, nullable=False),
     Column("written_at", Double, nullable=False),
     Index("turns_by_time", "tenant_id", "conversation_id", "created_at"),
 )
-"""One row for each exchange of a conversation: what was new in the request, and the answer."""
+"""One row for each exchange of a conversation: what was new in the request, and the answer, with its
+tool calls (NULL where it has none)."""
 
 rejected = Table(
     "rejected",

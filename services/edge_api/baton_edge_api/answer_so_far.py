@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from baton_contracts.envelope import Envelope
 from baton_contracts.frames import End, Prologue
+from baton_contracts.prompt import Message
 from baton_contracts.records import ConversationRecord, StoredMessage
 from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.metrics import Metrics
@@ -51,7 +52,7 @@ class AnswerSoFar:
             conversation_id=envelope.conversation_id,
             tenant=envelope.tenant,
             model=prologue.model,
-            asked=tuple(StoredMessage(role=m.role, content=m.text) for m in self._question.chat.messages),
+            asked=tuple(_stored(message) for message in self._question.chat.messages),
             answer=self.text,
             cut_short=cut_short,
             finish_reason=end.finish_reason if end else None,
@@ -89,3 +90,13 @@ class AnswerSoFar:
             )
             if self.end.timings:
                 metrics.engine_took(self.prologue.model, self.end.timings)
+
+
+def _stored(message: Message) -> StoredMessage:
+    return StoredMessage(
+        role=message.role,
+        content=message.text,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+    )

@@ -24,3 +24,13 @@ def object_text(text: str, param: str) -> str:
     if not isinstance(value, dict):
         raise bad_value(param, "this text is no JSON object.")
     return as_text(value, param)
+
+
+def plain_json(text: str) -> str:
+    """JSON text without `\\u` escapes, so that guards read what the model reads; other text as it is."""
+    if "\\u" not in text:
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except (RecursionError, ValueError):
+        return text

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from baton_contracts import openai_tools as wire_tools
 from baton_contracts.openai_api import AssistantMessage, ChatCompletionRequest, ToolMessage
 from baton_contracts.prompt import Tool, ToolCall, ToolChoice
-from baton_edge_api.json_words import as_text
+from baton_edge_api.json_words import as_text, plain_json
 from baton_edge_api.refusals import bad_value
 
 
@@ -77,6 +77,6 @@ def _require_call(call_id: str, known: set[str], param: str) -> None:
 
 def called(message: AssistantMessage) -> tuple[ToolCall, ...]:
     return tuple(
-        ToolCall(call_id=call.id, name=call.function.name, arguments=call.function.arguments)
+        ToolCall(call_id=call.id, name=call.function.name, arguments=plain_json(call.function.arguments))
         for call in message.tool_calls or ()
     )

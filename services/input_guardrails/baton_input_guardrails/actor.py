@@ -7,7 +7,6 @@ which stop it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from baton_common.context import RequestContext
@@ -20,7 +19,7 @@ from baton_contracts.prompt import Prompt
 from baton_input_guardrails.config import InputConfig
 from baton_input_guardrails.injection import InjectionJudge
 from baton_input_guardrails.masking import Masker
-from baton_input_guardrails.prompt_text import personal_texts, replace_personal
+from baton_input_guardrails.prompt_text import all_texts, personal_texts, replace_personal
 from baton_input_guardrails.rails import Screening, Topics, screen
 from baton_input_guardrails.search import Found, PersonalDataSearch, SearchFailed
 
@@ -73,9 +72,9 @@ class InputGuard:
         if screening.refusal:
             raise RequestFailed.because(
                 "content_filter",
-                f"input_guardrails refused this request: messages[{screening.refused_message}] of the prompt "
-                f"looks like prompt injection (rule kind: {screening.refusal.kind}). Say it in other words.",
-                param="messages",
+                f"input_guardrails refused this request: {screening.refused} looks like prompt injection "
+                f"(rule kind: {screening.refusal.kind}). Say it in other words.",
+                param="tools" if screening.refused.startswith("tools") else "messages",
             )
         return _not_empty(screening.apply(prompt))
 
@@ -83,7 +82,7 @@ class InputGuard:
         config = self.config.injection
         monitor = config.mode == "monitor"
         try:
-            if sum(len(part.text) for message in prompt.messages for part in message.parts) < _INLINE_CHARS:
+            if prompt.num_characters < _INLINE_CHARS:
                 return screen(prompt, self.judge, monitor=monitor)
             return await asyncio.to_thread(screen, prompt, self.judge, monitor=monitor)
         except Exception as error:  # the boundary of this rail
@@ -121,7 +120,7 @@ class InputGuard:
         found = await self._find(ctx, texts)
         if found is None:
             return handoff, None
-        masker = Masker(_all_texts(handoff))
+        masker = Masker([*all_texts(handoff.prompt), *personal_texts(handoff.chat.messages)])
         for text in texts:
             masker.learn(text, found.spans[text])
         counts = masker.counts
@@ -170,13 +169,6 @@ def _masked(handoff: GuardInHandoff, masker: Masker, found: Found) -> GuardInHan
     prompt = handoff.prompt.model_copy(update={"messages": replace_personal(handoff.prompt.messages, mask)})
     chat = handoff.chat.model_copy(update={"messages": replace_personal(handoff.chat.messages, mask)})
     return handoff.model_copy(update={"prompt": prompt, "chat": chat})
-
-
-def _all_texts(handoff: GuardInHandoff) -> Iterator[str]:
-    for messages in (handoff.prompt.messages, handoff.chat.messages):
-        for message in messages:
-            for part in message.parts:
-                yield part.text
 
 
 def _not_empty(prompt: Prompt) -> Prompt:

@@ -1,6 +1,8 @@
 """Who wrote which text of a prompt, and the prompt with some of it changed. Pure.
 
-Trusted: what the builder wrote, and system or developer messages of the client. Untrusted: everything else.
+Trusted: what the builder wrote, and system or developer messages of the client. Untrusted: everything else,
+with the arguments of earlier tool calls (the model's words) and the definitions of tools (a client passes on
+what others wrote in them).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Literal
 
 from baton_contracts.prompt import Message, Part, Prompt
 
-Author = Literal["user", "model", "tool", "document"]
+Author = Literal["user", "model", "tool", "document", "definition"]
 
 WITHHELD = "[This result was withheld: it contained instructions to the assistant.]"
 
@@ -23,6 +25,7 @@ class Passage:
     author: Author
     text: str
     message: int
+    """Its place among the messages; of a definition, among the tools."""
     chunk_id: str | None = None
 
 
@@ -33,7 +36,7 @@ def is_trusted(message: Message, part: Part) -> bool:
 
 
 def passages(prompt: Prompt) -> Iterator[Passage]:
-    """Documents by chunk, all else by message."""
+    """Documents by chunk, definitions by tool, all else by message."""
     documents: dict[str, list[tuple[int, str]]] = {}
     for index, message in enumerate(prompt.messages):
         own: list[str] = []
@@ -48,12 +51,15 @@ def passages(prompt: Prompt) -> Iterator[Passage]:
                 tool += part.text
             else:
                 own.append(part.text)
+        own += [call.arguments for call in message.tool_calls]
         if own:
             yield Passage("model" if message.role == "assistant" else "user", "".join(own), index)
         if tool:
             yield Passage("tool", tool, index)
     for key, texts in documents.items():
         yield Passage("document", "".join(text for _, text in texts), texts[0][0], key)
+    for index, tool in enumerate(prompt.tools):
+        yield Passage("definition", f"{tool.description}\n{tool.parameters}", index)
 
 
 def without(prompt: Prompt, quarantined: Mapping[str, str], withheld: frozenset[int]) -> Prompt:
@@ -97,19 +103,32 @@ def personal_texts(messages: tuple[Message, ...]) -> Iterator[str]:
         for part in message.parts:
             if part.origin != "document" and not is_trusted(message, part):
                 yield part.text
+        for call in message.tool_calls:
+            yield call.arguments
 
 
 def replace_personal(messages: tuple[Message, ...], replace: Callable[[str], str]) -> tuple[Message, ...]:
-    return tuple(
-        message.model_copy(
-            update={
-                "parts": tuple(
-                    part
-                    if part.origin == "document" or is_trusted(message, part)
-                    else part.model_copy(update={"text": replace(part.text)})
-                    for part in message.parts
-                )
-            }
-        )
-        for message in messages
+    return tuple(_replaced(message, replace) for message in messages)
+
+
+def _replaced(message: Message, replace: Callable[[str], str]) -> Message:
+    parts = tuple(
+        part
+        if part.origin == "document" or is_trusted(message, part)
+        else part.model_copy(update={"text": replace(part.text)})
+        for part in message.parts
     )
+    calls = tuple(
+        call.model_copy(update={"arguments": replace(call.arguments)}) for call in message.tool_calls
+    )
+    return message.model_copy(update={"parts": parts, "tool_calls": calls})
+
+
+def all_texts(prompt: Prompt) -> Iterator[str]:
+    """Everything that the model will see."""
+    for message in prompt.messages:
+        yield from (part.text for part in message.parts)
+        yield from (call.arguments for call in message.tool_calls)
+    for tool in prompt.tools:
+        yield tool.description
+        yield tool.parameters

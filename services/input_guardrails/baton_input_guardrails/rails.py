@@ -1,7 +1,7 @@
 """The rails that need no waiting: prompt injection, then topics. Pure.
 
-What they find is either a refusal (the user's own words), a quarantine (a document), a withheld tool result,
-or, in monitor mode and for the model's own earlier answers, a note for the trace.
+What they find is either a refusal (the user's own words, a tool's definition), a quarantine (a document), a
+withheld tool result, or, in monitor mode and for the model's own earlier answers, a note for the trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from baton_input_guardrails.prompt_text import Passage, passages, without
 @dataclass
 class Screening:
     refusal: Verdict | None = None
-    refused_message: int = 0
+    refused: str = ""
+    """What was refused, for people: `messages[2] of the prompt`, `tools[0]`."""
     quarantined: dict[str, str] = field(default_factory=dict[str, str])
     """Chunk → reason."""
     withheld: set[int] = field(default_factory=set[int])
@@ -34,17 +35,24 @@ class Screening:
 def screen(prompt: Prompt, judge: InjectionJudge, *, monitor: bool = False) -> Screening:
     screening = Screening()
     for passage in passages(prompt):
-        verdict = judge.judge(passage.text, "client" if passage.author in ("user", "model") else "document")
+        from_outside = passage.author in ("tool", "document")
+        verdict = judge.judge(passage.text, "document" if from_outside else "client")
         if verdict is None:
             continue
         if monitor or not verdict.blocks or passage.author == "model":
             screening.watched.append(f"{passage.author}:{verdict.kind}")
-        elif passage.author == "user":
-            screening.refusal, screening.refused_message = verdict, passage.message
+        elif passage.author in ("user", "definition"):
+            screening.refusal, screening.refused = verdict, _place(passage)
             return screening
         else:
             _set_aside(screening, passage, verdict)
     return screening
+
+
+def _place(passage: Passage) -> str:
+    if passage.author == "definition":
+        return f"tools[{passage.message}]"
+    return f"messages[{passage.message}] of the prompt"
 
 
 def _set_aside(screening: Screening, passage: Passage, verdict: Verdict) -> None:

@@ -11,6 +11,7 @@ from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.prompt import Message, Part
 from baton_contracts.queries import BooksQuery, BooksReply, StoredTurn
+from baton_contracts.records import StoredMessage
 
 
 async def stored_history(bus: Bus, envelope: Envelope, seconds: float) -> tuple[Message, ...]:
@@ -34,13 +35,21 @@ async def stored_history(bus: Bus, envelope: Envelope, seconds: float) -> tuple[
 
 def _messages(turn: StoredTurn) -> list[Message]:
     """A turn that ended before its first word adds nothing but a question without an answer: left out."""
-    if not turn.answer:
+    if not turn.answer and not turn.tool_calls:
         return []
-    asked = [
-        Message(role=message.role, parts=(Part(text=message.content, origin="history"),))
-        for message in turn.asked
-    ]
-    return [*asked, Message(role="assistant", parts=(Part(text=turn.answer, origin="history"),))]
+    answer = StoredMessage(role="assistant", content=turn.answer, tool_calls=turn.tool_calls)
+    return [_message(said) for said in (*turn.asked, answer)]
+
+
+def _message(said: StoredMessage) -> Message:
+    no_words = said.tool_calls and not said.content
+    return Message(
+        role=said.role,
+        parts=() if no_words else (Part(text=said.content, origin="history"),),
+        name=said.name,
+        tool_calls=said.tool_calls,
+        tool_call_id=said.tool_call_id,
+    )
 
 
 def _unavailable(code: str, what: str) -> RequestFailed:

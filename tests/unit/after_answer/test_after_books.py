@@ -26,6 +26,8 @@ from baton_after_answer.books import (
 from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.records import ledger_row, rejected_row, turn_row
 from baton_after_answer.schema import ledger, metadata, turns
+from baton_contracts.prompt import ToolCall
+from baton_contracts.records import StoredMessage
 from tests.support.after_records import ACME, RIVAL, conversation_record, usage_record
 
 RID = "ab" * 16
@@ -130,6 +132,31 @@ def test_of_a_conversation_too_long_for_a_message_the_newest_part_is_told(engine
     records = [conversation_record(created_at=float(second), answer=long) for second in range(4)]
     books.write(Entry(turns=[turn_row(record, 9.0) for record in records]))
     assert [turn.created_at for turn in books.conversation("acme", "conv_1")] == [3.0]
+
+
+def test_tool_calls_and_their_results_are_given_back_as_they_were(engine: Engine) -> None:
+    call = ToolCall(call_id="c1", name="add", arguments='{"a": 1}')
+    other = ToolCall(call_id="c2", name="add", arguments='{"a": "\0"}')
+    result = StoredMessage(role="tool", content="3", tool_call_id="c1")
+    books = Books(engine)
+    first = conversation_record(answer="", tool_calls=(call,), created_at=1.0)
+    asked = (StoredMessage(role="assistant", content="", name="Bo", tool_calls=(call, other)), result)
+    second = conversation_record(asked=asked, created_at=2.0)
+    books.write(Entry(turns=[turn_row(record, 3.0) for record in (first, second)]))
+    found = books.conversation("acme", "conv_1")
+    assert [turn.tool_calls for turn in found] == [(call,), ()]
+    cleaned = other.model_copy(update={"arguments": '{"a": "\ufffd"}'})
+    assert found[1].asked[0].tool_calls == (call, cleaned)
+    assert found[1].asked[0].name == "Bo"
+    assert found[1].asked[1] == result
+
+
+def test_long_arguments_count_too(engine: Engine) -> None:
+    books = Books(engine)
+    call = ToolCall(call_id="c", name="f", arguments="x" * (MAX_CONVERSATION_CHARACTERS // 2))
+    records = [conversation_record(created_at=float(n), tool_calls=(call,)) for n in range(3)]
+    books.write(Entry(turns=[turn_row(record, 3.0) for record in records]))
+    assert [turn.created_at for turn in books.conversation("acme", "conv_1")] == [2.0]
 
 
 def test_a_nul_character_does_not_cost_the_answer(engine: Engine) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
+from baton_contracts.prompt import Message, Part, ToolCall
 from tests.support.prompt_stage import (
     FakeEmbedder,
     PromptStage,
@@ -154,6 +155,51 @@ async def test_stored_history_goes_between_system_and_question(stage: PromptStag
     assert (query.kind, query.tenant_id, query.conversation_id) == ("conversation", "acme", "conv-1")
     assert (await stage.span(handoff, "history")).attributes["num_messages"] == 4
     await books.stop()
+
+
+async def test_stored_tool_calls_and_their_results_are_told_again(stage: PromptStage) -> None:
+    call = ToolCall(call_id="c1", name="add", arguments='{"a":1}')
+    (first,) = stored([("What is 1 + 1?", "")])
+    books = await stage.serve_books(first.model_copy(update={"tool_calls": (call,)}))
+    result = Message(role="tool", parts=(Part(text="2", origin="tool"),), tool_call_id="c1")
+    handoff = await stage.ask(
+        said("system", "S"), result, retrieval="off", continue_conversation=True, tools=[{"name": "add"}]
+    )
+    assert handoff.prompt.messages == (
+        said("system", "S"),
+        Message(role="user", parts=(Part(text="What is 1 + 1?", origin="history"),)),
+        Message(role="assistant", parts=(), tool_calls=(call,)),
+        result,
+    )
+    assert [tool.name for tool in handoff.prompt.tools] == ["add"]
+    await books.stop()
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("auto", ["f"]), ("required", ["f"]), ("none", [])])
+async def test_tools_that_may_not_be_called_are_not_shown(
+    stage: PromptStage, mode: str, shown: list[str]
+) -> None:
+    chosen: dict[str, Any] = {
+        "tools": [{"name": "f"}],
+        "tool_choice": {"mode": mode},
+        "template_variables": '{"a":1}',
+    }
+    handoff = await stage.ask("Hi", retrieval="off", **chosen)
+    assert [tool.name for tool in handoff.prompt.tools] == shown
+    assert handoff.prompt.template_variables == '{"a":1}'
+    assert [tool.name for tool in handoff.chat.tools] == ["f"]
+
+
+async def test_tools_and_calls_take_room_like_text(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, context_tokens=1000, answer_tokens=100, characters_per_token=1.0)
+    call = ToolCall(call_id="c", name="f", arguments="x" * 299)
+    turns = (said("user", "1" * 200), Message(role="assistant", parts=(), tool_calls=(call,)))
+    async with open_prompt_stage(settings, _memory) as stage:
+        kept = await stage.ask(*turns, "last?", retrieval="off")
+        assert len(kept.prompt.messages) == 4
+        tools = [{"name": "f", "parameters": "y" * 400}]
+        cut = await stage.ask(*turns, "last?", retrieval="off", tools=tools)
+        assert [message.role for message in cut.prompt.messages] == ["system", "user"]
 
 
 async def test_a_conversation_without_its_books_is_503_and_names_them(stage: PromptStage) -> None:
