@@ -27,6 +27,7 @@ from baton_engine.errors import (
 )
 from baton_engine.kv_events import BlocksRemoved, BlocksStored, CacheCleared, KVEvent, KVEventBatch
 from baton_engine.llm import LLM, RequestOutput
+from baton_engine.output_format import OutputFormat, ToolCallDelta, ToolCallFormat
 from baton_engine.request import (
     EngineRequest,
     Preemption,
@@ -61,6 +62,7 @@ __all__ = [
     "KVEvent",
     "KVEventBatch",
     "ModelLoadError",
+    "OutputFormat",
     "Preemption",
     "PrefillChunk",
     "QueueFull",
@@ -72,5 +74,7 @@ __all__ = [
     "StepProfile",
     "Timings",
     "TokenLogprobs",
+    "ToolCallDelta",
+    "ToolCallFormat",
     "Usage",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton_engine.config import EngineConfig
 from baton_engine.errors import (
@@ -20,11 +20,15 @@ from baton_engine.errors import (
     QueueFull,
     RequestRejected,
 )
+from baton_engine.output_format import OutputFormat
 from baton_engine.request import EngineRequest, Request
 from baton_engine.sampling_params import SamplingParams
+from baton_engine.text.reasoning import OPENING
 from baton_engine.text_face import TextTokenizer
 
 MAX_PRIORITY = 1_000_000
+THINKING_MARK_TOKENS = 12
+"""As many as `<think>` and the line breaks behind it may take at the prompt's end."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,16 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
         bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
+        output_format=_output_format(asked.output_format, prompt, tokenizer),
     )
+
+
+def _output_format(asked: OutputFormat, prompt: Sequence[int], tokenizer: TextTokenizer) -> OutputFormat:
+    """Some templates open the thinking themselves: then the answer begins inside it."""
+    if not asked.reasoning:
+        return asked
+    tail = tokenizer.decode(prompt[-THINKING_MARK_TOKENS:], skip_special_tokens=False)
+    return replace(asked, reasoning_opened=tail.rstrip().endswith(OPENING))
 
 
 def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:

@@ -15,7 +15,6 @@ from baton_engine.kv_cache import KVCache
 from baton_engine.logprobs import score_prompts
 from baton_engine.output import AnswerWriter, Ending
 from baton_engine.request import (
-    FinishReason,
     Preemption,
     PrefillChunk,
     Request,
@@ -27,7 +26,10 @@ from baton_engine.runner import Runner
 from baton_engine.sampler import SampledToken, Sampler
 from baton_engine.scheduler import Scheduler, StepPlan
 from baton_engine.step_profile import StepProfile, StepProfiler
+from baton_engine.text.answer_reader import AnswerPart
 from baton_engine.text_face import TextDecoderFactory
+
+NOTHING = AnswerPart()
 
 
 @dataclass(frozen=True)
@@ -217,14 +219,23 @@ class EngineCore:
                 self.add(request.fork(index))
         self.totals.generation_tokens += 1
         try:
-            text, ending = self._writers[request.request_id][request.index].push(token.token_id)
+            part, ending = self._writers[request.request_id][request.index].push(token.token_id)
         except Exception as error:
             return self._fail(request, "detokenizer_error", error)
         logprobs = (token.logprobs,) if token.logprobs is not None else ()
         prompt = tuple(request.prompt_logprobs) if first and request.prompt_logprobs else None
         if ending is None:
-            return RequestDelta(request.request_id, text, (token.token_id,), request.index, logprobs, prompt)
-        last = self._finish(request, ending, text)
+            return RequestDelta(
+                request.request_id,
+                part.text,
+                (token.token_id,),
+                request.index,
+                logprobs,
+                prompt,
+                reasoning=part.reasoning,
+                tool_calls=part.tool_calls,
+            )
+        last = self._finish(request, ending, part)
         return replace(last, token_ids=(token.token_id,), logprobs=logprobs, prompt_logprobs=prompt)
 
     def _fail(self, request: Request, code: str, error: Exception) -> RequestDelta:
@@ -234,7 +245,7 @@ class EngineCore:
         self,
         request: Request,
         ending: Ending,
-        text: str = "",
+        part: AnswerPart = NOTHING,
         flush: bool = True,
     ) -> RequestDelta:
         """Takes the request out of everything, gives its blocks back and writes its last delta."""
@@ -245,19 +256,20 @@ class EngineCore:
         if not writers:
             self._writers.pop(request.request_id, None)
             self.waiting_room.leave(request.request_id)
-        reason: FinishReason = ending.reason
-        failure = ending.failure
         if flush and writer is not None:
             try:
-                text += writer.flush()
+                part = part.then(writer.flush())
+                ending = writer.concluded(ending)
             except Exception as error:
-                reason, failure = "error", _failure("detokenizer_error", error)
+                ending = Ending("error", ending.stop_reason, _failure("detokenizer_error", error))
         return RequestDelta(
             request_id=request.request_id,
-            text=text,
-            finish_reason=reason,
+            text=part.text,
+            reasoning=part.reasoning,
+            tool_calls=part.tool_calls,
+            finish_reason=ending.reason,
             stop_reason=ending.stop_reason,
-            error=failure,
+            error=ending.failure,
             usage=request.usage,
             blocks_freed=blocks_freed,
             timings=request.timings(time.time()),

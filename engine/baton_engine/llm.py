@@ -12,6 +12,7 @@ from baton_engine.admission import build_request
 from baton_engine.assembly import ModelParts, load_engine
 from baton_engine.config import EngineConfig
 from baton_engine.engine import EngineStats
+from baton_engine.output_format import PLAIN, OutputFormat, ToolCallDelta
 from baton_engine.request import (
     EngineRequest,
     FinishReason,
@@ -30,7 +31,8 @@ Prompt = str | Sequence[int]
 class RequestOutput:
     """One finished answer; index tells apart those of a request with n over 1.
 
-    error is set if and only if finish_reason is "error".
+    error is set if and only if finish_reason is "error". text, reasoning and tool_calls are what
+    output_format told apart; each call is whole.
     """
 
     request_id: str
@@ -44,6 +46,8 @@ class RequestOutput:
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     index: int = 0
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
 
 
 class LLM:
@@ -84,10 +88,15 @@ class LLM:
         messages: list[dict[str, Any]],
         sampling: SamplingParams | None = None,
         tools: list[dict[str, Any]] | None = None,
+        output_format: OutputFormat = PLAIN,
     ) -> RequestOutput:
         """One conversation through the model's chat template. Raises RequestRejected."""
         asked = EngineRequest(
-            request_id="", messages=messages, tools=tools, sampling=sampling or SamplingParams()
+            request_id="",
+            messages=messages,
+            tools=tools,
+            sampling=sampling or SamplingParams(),
+            output_format=output_format,
         )
         return self.run([asked])[0]
 
@@ -177,4 +186,13 @@ def _join(deltas: Sequence[RequestDelta]) -> RequestOutput:
         logprobs=tuple(entry for delta in deltas for entry in delta.logprobs),
         prompt_logprobs=deltas[0].prompt_logprobs,
         index=last.index,
+        reasoning="".join(delta.reasoning for delta in deltas),
+        tool_calls=_whole_calls(deltas),
     )
+
+
+def _whole_calls(deltas: Sequence[RequestDelta]) -> tuple[ToolCallDelta, ...]:
+    calls: dict[int, ToolCallDelta] = {}
+    for call in (call for delta in deltas for call in delta.tool_calls):
+        calls[call.index] = calls[call.index].then(call) if call.index in calls else call
+    return tuple(calls.values())

@@ -1,10 +1,14 @@
-"""One answer being written: its tokens, its text so far, whether it has ended. Knows no other request."""
+"""One answer being written: its tokens, its text and the parts of it, whether it has ended.
+
+Knows no other request.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton_engine.request import FinishReason, Request, RequestFailure
+from baton_engine.text.answer_reader import AnswerPart, AnswerReader
 from baton_engine.text_face import TextDecoder, TextDecoderFactory
 
 
@@ -26,6 +30,10 @@ class AnswerWriter:
     def __init__(self, request: Request, new_decoder: TextDecoderFactory) -> None:
         self.request = request
         self._decoder: TextDecoder = new_decoder(request.prompt_token_ids, request.sampling)
+        self._reader: AnswerReader | None = None
+        if not request.output_format.is_plain:
+            seed = f"{request.request_id}/{request.seed}/{request.index}"
+            self._reader = AnswerReader(request.output_format, seed)
         self._resumed_ending: Ending | None = None
         for index, token_id in enumerate(request.resume_token_ids, start=1):
             _, self._resumed_ending = self._advance(token_id, index)
@@ -36,16 +44,33 @@ class AnswerWriter:
         """Set if the resumed tokens already complete the answer: then there is nothing to run."""
         return self._resumed_ending
 
-    def push(self, token_id: int) -> tuple[str, Ending | None]:
-        """Adds a new token: the text that may be sent now, and how the answer ended if it did."""
+    def push(self, token_id: int) -> tuple[AnswerPart, Ending | None]:
+        """Adds a new token: what may be sent now, and how the answer ended if it did."""
         self.request.token_ids.append(token_id)
-        return self._advance(token_id, self.request.num_answer_tokens)
+        was_thinking = self._reader is not None and self._reader.is_thinking
+        part, ending = self._advance(token_id, self.request.num_answer_tokens)
+        if was_thinking or (self._reader is not None and self._reader.is_thinking):
+            self.request.num_reasoning_tokens += 1
+        return part, ending
 
-    def flush(self) -> str:
+    def flush(self) -> AnswerPart:
         """What was held back; the answer has ended, so it can't become more."""
-        return self._decoder.finish().text
+        text = self._decoder.finish().text
+        if self._reader is None:
+            return AnswerPart(text)
+        return self._reader.push(text).then(self._reader.finish())
 
-    def _advance(self, token_id: int, num_answer_tokens: int) -> tuple[str, Ending | None]:
+    def concluded(self, ending: Ending) -> Ending:
+        """An answer that came to its own end to have its calls run says so."""
+        if ending.reason == "stop" and self._reader is not None and self._reader.num_calls:
+            return replace(ending, reason="tool_calls")
+        return ending
+
+    def _advance(self, token_id: int, num_answer_tokens: int) -> tuple[AnswerPart, Ending | None]:
+        text, ending = self._decode(token_id, num_answer_tokens)
+        return (AnswerPart(text) if self._reader is None else self._reader.push(text)), ending
+
+    def _decode(self, token_id: int, num_answer_tokens: int) -> tuple[str, Ending | None]:
         request = self.request
         if num_answer_tokens > request.sampling.min_tokens:
             if token_id in request.end_token_ids:

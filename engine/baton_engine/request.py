@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from baton_engine.output_format import PLAIN, OutputFormat, ToolCallDelta
 from baton_engine.sampling_params import SamplingParams
 
-FinishReason = Literal["stop", "length", "cancelled", "error"]
+FinishReason = Literal["stop", "tool_calls", "length", "cancelled", "error"]
 
 
 class RequestState(enum.Enum):
@@ -32,6 +33,7 @@ class EngineRequest:
     them, they count towards max_tokens, and neither their ids nor their text are sent again.
     A lower priority number is served earlier; waiting makes up for it (`queue_order.py`).
     Requests with different cache_salt never share KV blocks.
+    output_format says which parts of the answer are told apart: thinking, tool calls.
     """
 
     request_id: str
@@ -43,6 +45,7 @@ class EngineRequest:
     resume_token_ids: Sequence[int] = ()
     cache_salt: str = ""
     priority: int = 0
+    output_format: OutputFormat = PLAIN
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,13 @@ class Timings:
 
 @dataclass(frozen=True)
 class Usage:
-    """cached_tokens: prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones."""
+    """cached_tokens: prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones.
+    reasoning_tokens: how many of them were thinking."""
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,8 @@ class RequestDelta:
     stop_reason is the stop string or the stop token id that ended the answer (None for the end token).
     index tells the answers of one request apart, num_left counts those that go on after one has ended; a
     request that ends before its first token has one last delta for all of them, of index 0.
+    text is the answer proper; reasoning and tool_calls are what output_format asked to be told apart from it.
+    An answer that came to its own end with calls has the finish reason "tool_calls".
     logprobs, where asked for, has one entry for each of token_ids. prompt_logprobs comes with the first one:
     an entry for each prompt token, None for the first, which nothing comes before.
     """
@@ -128,6 +135,8 @@ class RequestDelta:
     blocks_freed: int | None = None
     timings: Timings | None = None
     num_left: int = 0
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
 
     @property
     def ends_request(self) -> bool:
@@ -164,6 +173,7 @@ class Request:
     priority: int = 0
     index: int = 0
     forked_from: Request | None = None
+    output_format: OutputFormat = PLAIN
 
     state: RequestState = RequestState.WAITING
     arrival: int = 0
@@ -171,6 +181,7 @@ class Request:
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
+    num_reasoning_tokens: int = 0
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list["TokenLogprobs | None"])
     block_ids: list[int] = field(default_factory=list[int])
     block_hashes: list[bytes] = field(default_factory=list[bytes])
@@ -201,6 +212,7 @@ class Request:
             priority=self.priority,
             index=index,
             forked_from=self,
+            output_format=self.output_format,
             arrival=self.arrival,
             queued_at=self.queued_at,
         )
@@ -244,7 +256,12 @@ class Request:
 
     @property
     def usage(self) -> Usage:
-        return Usage(self.num_prompt_tokens, self.num_cached_tokens, self.num_completion_tokens)
+        return Usage(
+            self.num_prompt_tokens,
+            self.num_cached_tokens,
+            self.num_completion_tokens,
+            self.num_reasoning_tokens,
+        )
 
     def timings(self, finished_at: float) -> Timings:
         return Timings(

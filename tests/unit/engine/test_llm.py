@@ -41,6 +41,7 @@ def test_the_public_names() -> None:
         "KVEventBatch",
         "LLM",
         "ModelLoadError",
+        "OutputFormat",
         "Preemption",
         "PrefillChunk",
         "QueueFull",
@@ -52,6 +53,8 @@ def test_the_public_names() -> None:
         "StepProfile",
         "Timings",
         "TokenLogprobs",
+        "ToolCallDelta",
+        "ToolCallFormat",
         "Usage",
     ]
 
