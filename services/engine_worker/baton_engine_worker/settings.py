@@ -8,6 +8,7 @@ from pydantic import Field
 
 from baton_common.settings import ServiceSettings
 from baton_engine import EngineConfig
+from baton_engine_worker.dialect import ToolFormatChoice
 
 _MB = 1024 * 1024
 
@@ -19,6 +20,8 @@ class Settings(ServiceSettings):
     """Hugging Face folder or .gguf file; by default the one that `baton models pull` made."""
     default_max_tokens: int = Field(default=1024, ge=1)
     """Bound of an answer whose client gave none; the context may leave less."""
+    tool_format: ToolFormatChoice = "auto"
+    """How the model writes tool calls, where neither the catalog nor its chat template tells."""
     engine_dtype: str = "auto"
     engine_device: str = "auto"
     engine_backend: str = "auto"

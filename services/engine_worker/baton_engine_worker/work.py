@@ -21,7 +21,8 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel, Data, End, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack, EngineHandoff
 from baton_engine import Admission, CancelReport, EngineError, EngineRequest, RequestDelta
-from baton_engine_worker import translation
+from baton_engine_worker import asking, translation
+from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.phases import record_phases
@@ -44,6 +45,7 @@ class Worker:
     outbox: FrameOutbox
     bridge: StepBridge
     heartbeat: Heartbeat
+    dialect: Dialect
     default_max_tokens: int
 
     async def handle(self, ctx: RequestContext, handoff: EngineHandoff) -> None:
@@ -97,18 +99,19 @@ class EngineRun:
     async def _submit(self) -> Admission:
         """Raises EngineError if the engine does not take it."""
         engine, work = self._worker.engine, self._handoff.work
+        whole = (work.prompt, engine.tokenizer, self._worker.dialect)
         if work.prompt.num_characters > LONG_PROMPT_CHARACTERS:
-            prompt = await asyncio.to_thread(translation.prompt_token_ids, work.prompt, engine.tokenizer)
+            prompt = await asyncio.to_thread(asking.prompt_token_ids, *whole)
         else:
-            prompt = translation.prompt_token_ids(work.prompt, engine.tokenizer)
+            prompt = asking.prompt_token_ids(*whole)
         room = self._room()
-        prompt = translation.truncated(prompt, work.sampling, room)
+        prompt = asking.truncated(prompt, work.sampling, room)
         default = self._worker.default_max_tokens
-        bound = translation.max_tokens(work, len(prompt), default=default, room=room)
+        bound = asking.max_tokens(work, len(prompt), default=default, room=room)
         request = EngineRequest(
             request_id=self._engine_id,
             prompt_token_ids=prompt,
-            sampling=translation.sampling_params(work.sampling, engine.generation_defaults, bound),
+            sampling=asking.sampling_params(work.sampling, engine.generation_defaults, bound),
             resume_token_ids=work.resume_token_ids,
             cache_salt=work.cache_salt,
             priority=work.priority,

@@ -1,0 +1,138 @@
+"""From a handoff's work to what the engine is asked: messages, tools, sampling, the answer's form. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from baton_contracts.handoffs import EngineWork
+from baton_contracts.prompt import Message, Prompt, Sampling, Tool
+from baton_engine import InvalidParameter, RequestRejected, SamplingParams
+from baton_engine_worker.dialect import Dialect
+from baton_engine_worker.tool_prompting import in_plain_words
+
+Defaults = dict[str, Any]
+"""generation_config.json of the model."""
+
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+"""The schema of a function that takes none."""
+
+
+def chat_messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """For the chat template: the parts of a message joined. Templates know no developer: a system message."""
+    names = {call.call_id: call.name for message in prompt.messages for call in message.tool_calls}
+    return [_chat_message(message, names) for message in prompt.messages]
+
+
+def _chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    """A tool's result gets the name of its call, which some templates write and clients don't send."""
+    called = [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+    ]
+    result_of = message.tool_call_id
+    name = message.name or (names.get(result_of) if result_of else None)
+    return (
+        {
+            "role": "system" if message.role == "developer" else message.role,
+            "content": message.text if message.parts else None,
+        }
+        | ({"name": name} if name else {})
+        | ({"tool_calls": called} if called else {})
+        | ({"tool_call_id": result_of} if result_of else {})
+    )
+
+
+def chat_tools(tools: Sequence[Tool]) -> list[dict[str, Any]] | None:
+    """For the chat template, as in the OpenAI API. Raises InvalidParameter."""
+    return [_chat_tool(tool, f"tools[{index}].function") for index, tool in enumerate(tools)] or None
+
+
+def _chat_tool(tool: Tool, param: str) -> dict[str, Any]:
+    parameters = _json_object(tool.parameters, f"{param}.parameters") if tool.parameters else NO_PARAMETERS
+    about = {"description": tool.description} if tool.description else {}
+    return {"type": "function", "function": {"name": tool.name} | about | {"parameters": parameters}}
+
+
+def _json_object(text: str, param: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(text)
+    except (RecursionError, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidParameter(param, f"{param} is no JSON object.")
+    return cast("dict[str, Any]", value)
+
+
+def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[int]:
+    """Raises RequestRejected if the model's template does not take these messages."""
+    messages, tools = chat_messages(prompt), chat_tools(prompt.tools)
+    if not dialect.template_shows_tools:
+        messages, tools = in_plain_words(messages, tools), None
+    variables = (
+        _json_object(prompt.template_variables, "chat_template_kwargs") if prompt.template_variables else {}
+    )
+    try:
+        return tokenizer.apply_chat_template(messages, tools, **variables)
+    except RequestRejected:
+        raise
+    except Exception as error:
+        raise InvalidParameter("messages", f"The model's chat template failed on them: {error}") from error
+
+
+def truncated(token_ids: list[int], sampling: Sampling, room: int) -> list[int]:
+    """The last tokens of the prompt, if the client asked that it be cut."""
+    keep = sampling.truncate_prompt_tokens
+    if keep is None:
+        return token_ids
+    if keep == -1:
+        keep = max(1, room - max(sampling.max_tokens or 1, sampling.min_tokens))
+    return token_ids[-keep:]
+
+
+def sampling_params(asked: Sampling, defaults: Defaults, max_tokens: int) -> SamplingParams:
+    """The model's own defaults where the client said nothing. Raises InvalidParameter."""
+    fallback = SamplingParams()
+    if asked.structured is not None:
+        raise InvalidParameter(asked.structured.param, f"{asked.structured.param} is not served yet.")
+    return SamplingParams(
+        max_tokens=max_tokens,
+        min_tokens=asked.min_tokens,
+        temperature=_chosen(asked.temperature, defaults, "temperature", fallback.temperature),
+        top_p=_chosen(asked.top_p, defaults, "top_p", fallback.top_p),
+        top_k=int(_chosen(asked.top_k, defaults, "top_k", fallback.top_k)),
+        min_p=_chosen(asked.min_p, defaults, "min_p", fallback.min_p),
+        seed=asked.seed,
+        stop=asked.stop,
+        stop_token_ids=asked.stop_token_ids,
+        ignore_eos=asked.ignore_eos,
+        include_stop_str_in_output=asked.include_stop_str_in_output,
+        skip_special_tokens=asked.skip_special_tokens,
+        allowed_token_ids=asked.allowed_token_ids,
+        bad_words=asked.bad_words,
+        logit_bias=asked.logit_bias,
+        repetition_penalty=_chosen(
+            asked.repetition_penalty, defaults, "repetition_penalty", fallback.repetition_penalty
+        ),
+        presence_penalty=asked.presence_penalty,
+        frequency_penalty=asked.frequency_penalty,
+        logprobs=asked.logprobs,
+        prompt_logprobs=asked.prompt_logprobs,
+        n=asked.n,
+    )
+
+
+def _chosen(asked: float | None, defaults: Defaults, name: str, fallback: float) -> float:
+    if asked is not None:
+        return asked
+    default = defaults.get(name)
+    return fallback if default is None else default
+
+
+def max_tokens(work: EngineWork, prompt_tokens: int, *, default: int, room: int) -> int:
+    """What the client asked for, as it is: too much is the engine's to refuse. Otherwise `default`, or less
+    where the `room` (tokens of prompt and answer together) is nearly used up."""
+    if work.sampling.max_tokens is not None:
+        return work.sampling.max_tokens
+    return max(1, work.sampling.min_tokens, min(default, room - prompt_tokens))
