@@ -39,6 +39,8 @@ from baton_engine.request import (
     Usage,
 )
 from baton_engine.sampling_params import SamplingParams
+from baton_engine.speculation.drafting import SpeculationStats
+from baton_engine.speculation.settings import NgramSpeculation
 from baton_engine.step_profile import StepProfile
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "KVEvent",
     "KVEventBatch",
     "ModelLoadError",
+    "NgramSpeculation",
     "OutputFormat",
     "Preemption",
     "PrefillChunk",
@@ -71,6 +74,7 @@ __all__ = [
     "RequestOutput",
     "RequestRejected",
     "SamplingParams",
+    "SpeculationStats",
     "StepProfile",
     "Timings",
     "TokenLogprobs",

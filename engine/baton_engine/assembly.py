@@ -24,6 +24,8 @@ from baton_engine.runner import Runner
 from baton_engine.sampler import Sampler
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Scheduler
+from baton_engine.speculation.drafting import Speculation
+from baton_engine.speculation.ngram import NgramDrafter
 from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
 from baton_engine.weights import open_checkpoint
@@ -103,11 +105,20 @@ def load_engine(
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
     order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
     scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order)
-    core = EngineCore(scheduler, runner, Sampler(), WaitingRoom(limits), parts.new_decoder)
+    room = WaitingRoom(limits)
+    core = EngineCore(scheduler, runner, Sampler(), room, parts.new_decoder, speculation_of(config))
     report("warming up")
     runner.warm_up(min(WARM_UP_TOKENS, num_blocks * config.block_size - 1, max_model_len - 1))
     report("ready")
     return LoadedEngine(core, parts.tokenizer, limits, parts.generation_defaults)
+
+
+def speculation_of(config: EngineConfig) -> Speculation:
+    settings = config.speculation
+    if settings is None:
+        return Speculation()
+    drafter = NgramDrafter(settings.min_match, settings.max_match)
+    return Speculation(drafter, settings.num_tokens, settings.max_running)
 
 
 def size_kv_pool(config: EngineConfig, shape: KVShape, max_model_len: int, device: torch.device) -> int:

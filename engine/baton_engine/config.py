@@ -12,6 +12,7 @@ import torch
 
 from baton_engine.errors import ConfigError
 from baton_engine.queue_order import AGEING_SECONDS, SchedulingPolicy
+from baton_engine.speculation.settings import SpeculationSettings
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 BACKENDS = ("auto", "native", "torch")
@@ -29,6 +30,7 @@ class EngineConfig:
     native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
     deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
     prompt was cached. The native kernels are so always; in torch it costs speed (performance log).
+    speculation guesses tokens from the request's own text (NgramSpeculation).
     """
 
     model: Path
@@ -49,6 +51,7 @@ class EngineConfig:
     backend: str = "auto"
     quantization: str | None = None
     deterministic: bool = False
+    speculation: SpeculationSettings | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from torch import Tensor
+
 from baton_engine.admission import WaitingRoom
 from baton_engine.kv_cache import KVCache
 from baton_engine.logprobs import score_prompts
@@ -21,10 +23,13 @@ from baton_engine.request import (
     RequestDelta,
     RequestFailure,
     RequestState,
+    one_for_each_answer,
 )
 from baton_engine.runner import Runner
 from baton_engine.sampler import SampledToken, Sampler
 from baton_engine.scheduler import Scheduler, StepPlan
+from baton_engine.speculation.drafting import Speculation, SpeculationStats
+from baton_engine.speculation.verification import rows_by_depth
 from baton_engine.step_profile import StepProfile, StepProfiler
 from baton_engine.text.answer_reader import AnswerPart
 from baton_engine.text_face import TextDecoderFactory
@@ -57,6 +62,7 @@ class EngineStats:
     prefix_hit_tokens_total: int
     steps_total: int
     step_profile: StepProfile = field(default_factory=StepProfile)
+    speculation: SpeculationStats = field(default_factory=SpeculationStats)
 
 
 @dataclass
@@ -75,11 +81,13 @@ class EngineCore:
         sampler: Sampler,
         waiting_room: WaitingRoom,
         new_decoder: TextDecoderFactory,
+        speculation: Speculation | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
         self.sampler = sampler
         self.waiting_room = waiting_room
+        self.speculation = speculation or Speculation()
         self.totals = Totals()
         self.profiler = StepProfiler()
         self._new_decoder = new_decoder
@@ -112,6 +120,8 @@ class EngineCore:
         deltas = self._take_ended_at_birth()
         started_at = time.time()
         self.profiler.begin()
+        self.speculation.propose(self.scheduler.running)
+        self.profiler.ended("draft")
         plan = self.scheduler.schedule()
         self._note_admitted(plan, started_at)
         for request in plan.preempted:
@@ -121,19 +131,30 @@ class EngineCore:
             self.profiler.count(plan.num_tokens)
             logits = self.runner.run(plan)
             self.profiler.ended("model")
-            requests = [chunk.request for chunk in plan.chunks if chunk.samples]
-            score_prompts(logits[len(requests) :], plan)
-            sampled = self.sampler.sample(logits[: len(requests)], requests)
+            score_prompts(logits[plan.num_sampled_rows :], plan)
             self.profiler.ended("sample")
             self._note_prefills(plan, started_at)
             self.scheduler.complete(plan)
-            deltas += self._emit(requests, sampled)
+            self.profiler.ended("emit")
+            deltas += self._answer(plan, logits)
         self.kv_cache.events.flush()
         self.profiler.ended("emit")
         self.totals.steps += 1
         if not self.scheduler.has_work:
             self.check_idle()
         return deltas
+
+    def _answer(self, plan: StepPlan, logits: Tensor) -> list[RequestDelta]:
+        """Chooses and emits the plan's tokens: one for each request, one more for each guess that held."""
+        deltas: list[RequestDelta] = []
+        for rows, requests in rows_by_depth(logits, plan, self.scheduler.accept):
+            sampled = self.sampler.sample(rows, requests)
+            self.profiler.ended("sample")
+            deltas += self._emit(requests, sampled)
+            self.profiler.ended("emit")
+        self.scheduler.drop_wrong_drafts(plan)
+        self.speculation.learn(plan)
+        return one_for_each_answer(deltas)
 
     def cancel(self, request_id: str) -> tuple[CancelReport, list[RequestDelta]]:
         """In any state. The deltas are the last ones of the request's answers; none if it is not held."""
@@ -172,6 +193,7 @@ class EngineCore:
             prefix_hit_tokens_total=self.totals.prefix_hit_tokens,
             steps_total=self.totals.steps,
             step_profile=self.profiler.profile(),
+            speculation=self.speculation.stats(),
         )
 
     def check_idle(self) -> None:
@@ -179,6 +201,7 @@ class EngineCore:
         self.kv_cache.pool.check()
         held = self.kv_cache.pool.counts().held
         assert held == 0, f"{held} KV blocks are held by nobody"
+        self.speculation.check_idle()
 
     def _note_admitted(self, plan: StepPlan, now: float) -> None:
         for request in plan.admitted:
@@ -195,8 +218,9 @@ class EngineCore:
     def _note_prefills(self, plan: StepPlan, started_at: float) -> None:
         seconds = time.time() - started_at
         for chunk in plan.chunks:
-            if chunk.num_tokens > 1 or chunk.request.first_token_at is None:
-                chunk.request.prefill_chunks.append(PrefillChunk(started_at, seconds, chunk.num_tokens))
+            num_tokens = chunk.own_end - chunk.start
+            if num_tokens > 1 or chunk.request.first_token_at is None:
+                chunk.request.prefill_chunks.append(PrefillChunk(started_at, seconds, num_tokens))
 
     def _emit(self, requests: Sequence[Request], sampled: Sequence[SampledToken]) -> list[RequestDelta]:
         now = time.time()
@@ -251,6 +275,7 @@ class EngineCore:
         """Takes the request out of everything, gives its blocks back and writes its last delta."""
         assert request.state is not RequestState.FINISHED, f"{request.request_id} finished twice"
         blocks_freed = self.scheduler.finish(request)
+        self.speculation.forget(request)
         writers = self._writers.get(request.request_id, {})
         writer = writers.pop(request.index, None)
         if not writers:

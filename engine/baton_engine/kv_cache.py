@@ -185,16 +185,25 @@ class KVCache:
         request.num_computed_tokens = len(prefix) * self.block_size
         return True
 
-    def grow(self, request: Request, num_tokens: int) -> bool:
-        """Makes the block table long enough for `num_tokens` tokens."""
+    def grow(self, request: Request, num_tokens: int, reserve: int = 0) -> bool:
+        """Makes the block table long enough for `num_tokens` tokens; leaves `reserve` blocks to others."""
         missing = self.blocks_for(num_tokens) - len(request.block_ids)
         if missing <= 0:
             return True
-        fresh = self.pool.take(missing)
-        if fresh is None:
+        if missing + reserve > self.pool.num_available:
             return False
+        fresh = self.pool.take(missing)
+        assert fresh is not None
         request.block_ids += fresh
         return True
+
+    def trim(self, request: Request) -> None:
+        """Gives back the blocks behind the computed tokens: those of guesses that were wrong."""
+        num_kept = self.blocks_for(request.num_computed_tokens)
+        surplus = request.block_ids[num_kept:]
+        if surplus:
+            del request.block_ids[num_kept:]
+            self.pool.release(surplus)
 
     def publish(self, request: Request, num_before: int) -> None:
         """Makes the blocks that were filled since `num_before` computed tokens findable."""

@@ -142,6 +142,26 @@ class RequestDelta:
     def ends_request(self) -> bool:
         return self.finish_reason is not None and self.num_left == 0
 
+    def followed_by(self, later: RequestDelta) -> RequestDelta:
+        """One delta that says what two of the same answer say."""
+        return replace(
+            later,
+            text=self.text + later.text,
+            token_ids=self.token_ids + later.token_ids,
+            logprobs=self.logprobs + later.logprobs,
+            prompt_logprobs=self.prompt_logprobs or later.prompt_logprobs,
+        )
+
+
+def one_for_each_answer(deltas: Sequence[RequestDelta]) -> list[RequestDelta]:
+    """Joins the deltas of each answer, at the place of its last one: ends stay in their order."""
+    joined: dict[tuple[str, int], RequestDelta] = {}
+    for delta in deltas:
+        answer = (delta.request_id, delta.index)
+        earlier = joined.pop(answer, None)
+        joined[answer] = delta if earlier is None else earlier.followed_by(delta)
+    return list(joined.values())
+
 
 def choice_seed(seed: int, index: int) -> int:
     """The seed of a request's further answers, from the request's own: the same everywhere."""
@@ -156,6 +176,7 @@ class Request:
     them; when the last one is computed, a token is sampled. Preemption sets num_computed_tokens back to 0.
 
     block_ids belongs to the KV cache, which alone adds and frees; state and arrival to the scheduler.
+    draft_token_ids are guesses of what follows the last token, for the next step alone (see `speculation`).
     index is 0 but for further answers to the prompt of `forked_from`, whose blocks they share while it has
     them.
     """
@@ -178,6 +199,7 @@ class Request:
     state: RequestState = RequestState.WAITING
     arrival: int = 0
     token_ids: list[int] = field(default_factory=list[int])
+    draft_token_ids: tuple[int, ...] = ()
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
@@ -216,6 +238,10 @@ class Request:
             arrival=self.arrival,
             queued_at=self.queued_at,
         )
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is RequestState.RUNNING
 
     @property
     def num_tokens(self) -> int:

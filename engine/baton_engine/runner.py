@@ -10,6 +10,7 @@ from torch import Tensor
 from baton_engine.forward import Batch, ForwardPass
 from baton_engine.layers.attention import Span
 from baton_engine.scheduler import StepPlan
+from baton_engine.speculation.verification import RowsByDepth
 
 
 class Runner:
@@ -18,20 +19,20 @@ class Runner:
 
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
-        """Logits in float32: a row for each chunk that samples, then one for each prompt token that is
-        scored, both in the order of the plan.
+        """Logits in float32: the rows to sample from in the order of `RowsByDepth`, then one for each prompt
+        token that is scored, in the order of the plan.
         """
         token_ids: list[int] = []
-        sample_rows: list[int] = []
+        sample_rows = RowsByDepth()
         scored_rows: list[int] = []
         spans: list[Span] = []
         for chunk in plan.chunks:
             scored_rows += [len(token_ids) + at - 1 - chunk.start for at in chunk.scored]
-            token_ids += chunk.request.token_ids[chunk.start : chunk.start + chunk.num_tokens]
+            token_ids += chunk.token_ids
             spans.append(Span(chunk.start, chunk.num_tokens, chunk.request.block_ids))
             if chunk.samples:
-                sample_rows.append(len(token_ids) - 1)
-        return self.forward.logits(Batch(token_ids, spans, sample_rows + scored_rows))
+                sample_rows.add(chunk, len(token_ids) - 1)
+        return self.forward.logits(Batch(token_ids, spans, sample_rows.in_order() + scored_rows))
 
     @torch.inference_mode()
     def warm_up(self, num_tokens: int) -> None:

@@ -21,15 +21,28 @@ from baton_engine.request import Request, RequestState
 
 @dataclass(frozen=True)
 class Chunk:
-    """Compute tokens [start, start + num_tokens) of `request`; sample a token if that reaches the last."""
+    """Compute tokens [start, start + num_tokens) of `request`; sample a token if that reaches the last.
+
+    The last of them may be guesses, draft_token_ids, which the request does not have yet.
+    """
 
     request: Request
     start: int
     num_tokens: int
+    draft_token_ids: tuple[int, ...] = ()
+
+    @property
+    def own_end(self) -> int:
+        """Where the request's own tokens in the chunk end, and guesses begin."""
+        return self.start + self.num_tokens - len(self.draft_token_ids)
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [*self.request.token_ids[self.start : self.own_end], *self.draft_token_ids]
 
     @property
     def samples(self) -> bool:
-        return self.start + self.num_tokens == self.request.num_tokens
+        return self.own_end == self.request.num_tokens
 
     @property
     def scored(self) -> range:
@@ -50,6 +63,14 @@ class StepPlan:
     @property
     def num_tokens(self) -> int:
         return sum(chunk.num_tokens for chunk in self.chunks)
+
+    @property
+    def sampling(self) -> list[Chunk]:
+        return [chunk for chunk in self.chunks if chunk.samples]
+
+    @property
+    def num_sampled_rows(self) -> int:
+        return sum(1 + len(chunk.draft_token_ids) for chunk in self.sampling)
 
     @property
     def budget_left(self) -> int:
@@ -93,10 +114,21 @@ class Scheduler:
         return plan
 
     def complete(self, plan: StepPlan) -> None:
-        """Books the plan's tokens as computed and makes their full blocks findable."""
+        """Books the plan's tokens, without guesses, as computed and makes their full blocks findable."""
         for chunk in plan.chunks:
-            chunk.request.num_computed_tokens = chunk.start + chunk.num_tokens
+            chunk.request.num_computed_tokens = chunk.own_end
             self.kv_cache.publish(chunk.request, chunk.start)
+
+    def accept(self, request: Request) -> None:
+        """A guess was right and is a token now: it is computed already."""
+        request.num_computed_tokens += 1
+        self.kv_cache.publish(request, request.num_computed_tokens - 1)
+
+    def drop_wrong_drafts(self, plan: StepPlan) -> None:
+        """What the step computed behind the last right token is worth nothing: its blocks go back."""
+        for chunk in plan.chunks:
+            if chunk.draft_token_ids and chunk.request.is_running:
+                self.kv_cache.trim(chunk.request)
 
     def finish(self, request: Request) -> int:
         """Takes the request out, in whatever state it is; the number of blocks it gave back."""
@@ -117,7 +149,9 @@ class Scheduler:
             if preempted_meanwhile or num_tokens == 0:
                 continue
             if self._make_room(request, num_tokens, plan):
-                plan.chunks.append(Chunk(request, request.num_computed_tokens, num_tokens))
+                draft = self._fitting_draft(request, num_tokens, plan)
+                start = request.num_computed_tokens
+                plan.chunks.append(Chunk(request, start, num_tokens + len(draft), draft))
 
     def _plan_waiting(self, plan: StepPlan) -> None:
         while self.waiting and plan.budget_left > 0 and len(self.running) < self.max_num_seqs:
@@ -140,12 +174,23 @@ class Scheduler:
                 return False
         return True
 
+    def _fitting_draft(self, request: Request, num_tokens: int, plan: StepPlan) -> tuple[int, ...]:
+        """As much of the request's draft as leaves each other running request a token and a block."""
+        others = len(self.running) - len(plan.chunks) - 1
+        count = min(len(request.draft_token_ids), plan.budget_left - num_tokens - others)
+        if count <= 0 or num_tokens < request.num_remaining_tokens:
+            return ()
+        if not self.kv_cache.grow(request, request.num_tokens + count, reserve=others):
+            count = min(count, len(request.block_ids) * self.kv_cache.block_size - request.num_tokens)
+        return request.draft_token_ids[:count]
+
     def _preempt(self, victim: Request, plan: StepPlan) -> None:
         plan.drop(victim)
         plan.preempted.append(victim)
         self.running.remove(victim)
         self.kv_cache.free(victim)
         victim.state = RequestState.WAITING
+        victim.draft_token_ids = ()
         victim.num_preemptions += 1
         self.num_preemptions += 1
         insort(self.waiting, victim, key=self.order)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-Phase = Literal["schedule", "model", "sample", "emit"]
+Phase = Literal["draft", "schedule", "model", "sample", "emit"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,12 @@ class StepProfile:
     emit_seconds: float = 0.0
     num_steps: int = 0
     num_tokens: int = 0
+    draft_seconds: float = 0.0
 
     @property
     def total_seconds(self) -> float:
-        return self.schedule_seconds + self.model_seconds + self.sample_seconds + self.emit_seconds
+        steps = self.schedule_seconds + self.model_seconds + self.sample_seconds + self.emit_seconds
+        return self.draft_seconds + steps
 
     @property
     def tokens_per_step(self) -> float:
@@ -41,6 +43,7 @@ class StepProfile:
         """Each phase's part of the whole; all 0 before the first step."""
         whole = self.total_seconds or 1.0
         return {
+            "draft": self.draft_seconds / whole,
             "schedule": self.schedule_seconds / whole,
             "model": self.model_seconds / whole,
             "sample": self.sample_seconds / whole,
@@ -55,6 +58,7 @@ class StepProfile:
             self.emit_seconds - earlier.emit_seconds,
             self.num_steps - earlier.num_steps,
             self.num_tokens - earlier.num_tokens,
+            self.draft_seconds - earlier.draft_seconds,
         )
 
 
@@ -64,7 +68,7 @@ class StepProfiler:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._last = 0.0
-        self._seconds: dict[Phase, float] = {"schedule": 0.0, "model": 0.0, "sample": 0.0, "emit": 0.0}
+        self._seconds: dict[Phase, float] = dict.fromkeys(get_args(Phase), 0.0)
         self._num_steps = 0
         self._num_tokens = 0
 
@@ -89,4 +93,5 @@ class StepProfiler:
             seconds["emit"],
             self._num_steps,
             self._num_tokens,
+            seconds["draft"],
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -9,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from baton_engine.kv_cache import KVCache
 from baton_engine.request import Request, RequestState
 from baton_engine.sampling_params import SamplingParams
-from baton_engine.scheduler import Chunk, Scheduler
+from baton_engine.scheduler import Chunk, Scheduler, StepPlan
+from baton_engine.speculation.verification import rows_by_depth
 
 NUM_BLOCKS, BLOCK_SIZE, BUDGET, SEATS = 12, 4, 10, 4
 SETTINGS = settings(
@@ -48,23 +50,39 @@ class Blocks(RuleBasedStateMachine):
         self.scheduler.add(one)
         self.live.append(one)
 
-    @rule()
-    def step(self) -> None:
+    @rule(drafts=st.lists(st.integers(0, 6), min_size=SEATS, max_size=SEATS), right=st.integers(0, 6))
+    def step(self, drafts: list[int], right: int) -> None:
+        """Requests that decode come with drafts of some lengths, of which the first `right` tokens hold."""
+        for one, length in zip(self.scheduler.running, drafts, strict=False):
+            end = min(one.num_tokens + length, one.max_num_tokens - 1)
+            places = range(one.num_tokens, end)
+            one.draft_token_ids = tuple(at if at < one.num_tokens + right else -1 for at in places)
+        self._step()
+
+    def _step(self) -> None:
         plan = self.scheduler.schedule()
         assert plan.num_tokens <= BUDGET
         assert len({chunk.request.request_id for chunk in plan.chunks}) == len(plan.chunks)
         for chunk in plan.chunks:
             one = chunk.request
             assert one.state is RequestState.RUNNING
-            assert chunk.start == one.num_computed_tokens < one.num_tokens
+            assert chunk.start == one.num_computed_tokens < chunk.own_end <= one.num_tokens
+            assert chunk.samples or not chunk.draft_token_ids
             assert len(one.block_ids) * BLOCK_SIZE >= chunk.start + chunk.num_tokens
         self._no_block_is_written_by_two(plan.chunks)
-        sampling = [chunk.request for chunk in plan.chunks if chunk.samples]
+        self._nobody_is_preempted_for_drafts(plan)
         self.scheduler.complete(plan)
-        for one in sampling:
-            one.token_ids.append(len(one.token_ids))
-            if one.num_answer_tokens >= one.max_tokens:
-                self._finish(one)
+        logits = torch.zeros(plan.num_sampled_rows, 1)
+        for _, requests in rows_by_depth(logits, plan, self.scheduler.accept):
+            for one in requests:
+                one.token_ids.append(one.num_tokens)
+                if one.num_answer_tokens >= one.max_tokens:
+                    self._finish(one)
+        self.scheduler.drop_wrong_drafts(plan)
+        for one in self.scheduler.running:
+            one.draft_token_ids = ()
+            if one.num_answer_tokens:
+                assert len(one.block_ids) <= -(-one.num_tokens // BLOCK_SIZE)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -109,7 +127,7 @@ class Blocks(RuleBasedStateMachine):
         """Nobody starves: with no new arrivals, all live requests finish in a bounded number of steps."""
         bound = 200 + 100 * len(self.live)
         while self.scheduler.has_work and bound:
-            self.step()
+            self._step()
             bound -= 1
         assert not self.live
         assert self.scheduler.kv_cache.pool.counts().held == 0
@@ -117,6 +135,12 @@ class Blocks(RuleBasedStateMachine):
     def _finish(self, one: Request) -> None:
         self.scheduler.finish(one)
         self.live.remove(one)
+
+    def _nobody_is_preempted_for_drafts(self, plan: StepPlan) -> None:
+        """If one had to go, what the others took for guesses fits into blocks that they need anyway."""
+        if plan.preempted:
+            for chunk in plan.chunks:
+                assert len(chunk.request.block_ids) <= -(-chunk.own_end // BLOCK_SIZE)
 
     def _no_block_is_written_by_two(self, chunks: list[Chunk]) -> None:
         """A shared block is read only: whoever writes one has it alone."""

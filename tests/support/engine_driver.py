@@ -50,7 +50,10 @@ def text(deltas: Sequence[RequestDelta]) -> str:
 
 
 def edit_logits(engine: LoadedEngine, edit: Callable[[Sequence[Request], Tensor], None]) -> None:
-    """Lets `edit` change the logits of each step, one row for each request that samples, before sampling."""
+    """Lets `edit` change the logits of each step, one row for each request that samples, before sampling.
+
+    The rows of guesses stay as the model gave them.
+    """
     run = engine.core.runner.run
 
     def edited(plan: StepPlan) -> Tensor:

@@ -27,7 +27,7 @@ class Clock:
 
 def test_nothing_has_happened_yet() -> None:
     assert StepProfile().tokens_per_step == 0
-    assert StepProfile().shares == {"schedule": 0, "model": 0, "sample": 0, "emit": 0}
+    assert StepProfile().shares == {"draft": 0, "schedule": 0, "model": 0, "sample": 0, "emit": 0}
 
 
 def test_each_phase_gets_its_time_and_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_each_phase_gets_its_time_and_tokens_are_counted(monkeypatch: pytest.Mon
     core.step()
     one_step = StepProfile(1.0, 5.0, 3.0, 1.0, num_steps=1, num_tokens=10)
     assert core.stats().step_profile == one_step
-    assert one_step.shares == {"schedule": 0.1, "model": 0.5, "sample": 0.3, "emit": 0.1}
+    assert one_step.shares == {"draft": 0, "schedule": 0.1, "model": 0.5, "sample": 0.3, "emit": 0.1}
     drain(engine)
     after = core.stats().step_profile
     assert after.since(one_step) == StepProfile(23.0, 115.0, 69.0, 23.0, num_steps=23, num_tokens=23)

@@ -1,0 +1,42 @@
+"""How an engine shall guess tokens. Owns the values and their bounds; knows no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baton_engine.errors import ConfigError
+
+MOST_DRAFT_TOKENS = 32
+
+
+@dataclass(frozen=True)
+class NgramSpeculation:
+    """Guess that the text goes on as it did after the last place where it read like now.
+
+    num_tokens: most tokens guessed for one request in one step. min_match, max_match: how many tokens must
+    have been the same there, and how many are looked at to choose among places. With more than max_running
+    requests nothing is guessed: a full batch uses the machine well, and wrong guesses would cost the others.
+    """
+
+    num_tokens: int = 8
+    min_match: int = 2
+    max_match: int = 16
+    max_running: int = 4
+
+    def __post_init__(self) -> None:
+        _check(self.num_tokens, self.max_running)
+        if not 1 <= self.min_match <= self.max_match:
+            raise ConfigError(
+                f"speculation: min_match is {self.min_match} and max_match {self.max_match}; "
+                "min_match must be at least 1, max_match no less than min_match."
+            )
+
+
+SpeculationSettings = NgramSpeculation
+
+
+def _check(num_tokens: int, max_running: int) -> None:
+    if not 1 <= num_tokens <= MOST_DRAFT_TOKENS:
+        raise ConfigError(f"speculation: num_tokens is {num_tokens}; use 1 to {MOST_DRAFT_TOKENS}.")
+    if max_running < 1:
+        raise ConfigError(f"speculation: max_running is {max_running}; it must be at least 1.")
