@@ -1,9 +1,9 @@
 """Which logits rows are sampled when, and which guesses hold. Owns the order of the rows; knows no sampling.
 
-A step has a row for each request's last token (depth 0), and one for each of its guesses (depth 1, 2, …): row
-d tells what follows when guess d was right. Depth after depth, the rows of the requests that are still right
-are sampled and their tokens appended, so that each choice sees all that stands before it: penalties, counters,
-masks and stops work as they do without guesses.
+A step has a row for each request's last token (depth 0), and one for each of its guesses (depth 1, 2, …):
+row d tells what follows when guess d was right. Depth after depth, the rows of the requests that are still
+right are sampled and their tokens appended, so that each choice sees all that stands before it: penalties,
+counters, masks and stops work as they do without guesses.
 """
 
 from __future__ import annotations
