@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from baton_contracts.handoffs import EngineWork
 from baton_contracts.prompt import Message, Prompt, Sampling, Tool
-from baton_engine import InvalidParameter, RequestRejected, SamplingParams
+from baton_engine import InvalidParameter, OutputFormat, RequestRejected, SamplingParams
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.tool_prompting import in_plain_words
 
@@ -79,6 +79,14 @@ def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[i
         raise
     except Exception as error:
         raise InvalidParameter("messages", f"The model's chat template failed on them: {error}") from error
+
+
+def output_format(work: EngineWork, dialect: Dialect) -> OutputFormat:
+    """What is told apart in the answer: thinking, if the model does, and calls of the tools it was offered."""
+    names = frozenset(tool.name for tool in work.prompt.tools)
+    if not names or work.tool_choice.mode == "none":
+        return OutputFormat(reasoning=dialect.thinks)
+    return OutputFormat(reasoning=dialect.thinks, tool_calls=dialect.tool_format, tool_names=names)
 
 
 def truncated(token_ids: list[int], sampling: Sampling, room: int) -> list[int]:

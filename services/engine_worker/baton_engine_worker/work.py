@@ -115,6 +115,7 @@ class EngineRun:
             resume_token_ids=work.resume_token_ids,
             cache_salt=work.cache_salt,
             priority=work.priority,
+            output_format=asking.output_format(work, self._worker.dialect),
         )
         return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from baton_contracts.handoffs import EngineWork
-from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool, ToolCall
-from baton_engine import InvalidParameter, QueueFull, SamplingParams
+from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool, ToolCall, ToolChoice
+from baton_engine import InvalidParameter, OutputFormat, QueueFull, SamplingParams
 from baton_engine_worker import asking
 from baton_engine_worker.dialect import Dialect
 
@@ -90,6 +90,21 @@ def test_a_template_that_shows_tools_gets_them_and_another_gets_words() -> None:
     assert template.tools is None
     assert [message["role"] for message in template.messages] == ["system", "user"]
     assert '{"name": "add"' in template.messages[0]["content"]
+
+
+def test_calls_are_read_only_of_tools_that_were_offered() -> None:
+    work = EngineWork(model="m", prompt=prompt(("user", ("x",))))
+    thinker = Dialect("pythonic", thinks=True)
+    assert asking.output_format(work, thinker) == OutputFormat(reasoning=True)
+    offered = work.prompt.model_copy(update={"tools": (Tool(name="f"), Tool(name="g"))})
+    work = work.model_copy(update={"prompt": offered})
+    assert asking.output_format(work, thinker) == OutputFormat(
+        reasoning=True, tool_calls="pythonic", tool_names=frozenset({"f", "g"})
+    )
+    assert asking.output_format(work, PLAIN).tool_calls == "hermes"
+    assert not asking.output_format(work, PLAIN).reasoning
+    none = work.model_copy(update={"tool_choice": ToolChoice(mode="none")})
+    assert asking.output_format(none, PLAIN) == OutputFormat()
 
 
 @pytest.mark.parametrize(
