@@ -26,6 +26,7 @@ from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Scheduler
 from baton_engine.speculation.drafting import Speculation
 from baton_engine.speculation.ngram import NgramDrafter
+from baton_engine.step_pace import StepPace
 from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
 from baton_engine.weights import open_checkpoint
@@ -33,7 +34,7 @@ from baton_engine.weights import open_checkpoint
 CPU_KV_SHARE = 0.25
 CPU_KV_MOST_BYTES = 2 * 2**30
 CUDA_MEMORY_SHARE = 0.92
-WARM_UP_TOKENS = 32
+WARM_UP_TOKENS = 512
 
 Progress = Callable[[str], None]
 
@@ -104,11 +105,13 @@ def load_engine(
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
     order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
-    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order)
+    pace = StepPace(config.max_step_seconds)
+    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order, pace)
     room = WaitingRoom(limits)
     core = EngineCore(scheduler, runner, Sampler(), room, parts.new_decoder, speculation_of(config))
     report("warming up")
-    runner.warm_up(min(WARM_UP_TOKENS, num_blocks * config.block_size - 1, max_model_len - 1))
+    fitting = min(num_blocks * config.block_size, max_model_len) - 1
+    runner.warm_up(min(WARM_UP_TOKENS, config.max_num_batched_tokens, fitting))
     report("ready")
     return LoadedEngine(core, parts.tokenizer, limits, parts.generation_defaults)
 

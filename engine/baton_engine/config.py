@@ -23,6 +23,8 @@ QUANTIZATION_BITS = {None: None, "int8": 8, "int4": 4}
 class EngineConfig:
     """`model` is a Hugging Face folder or a .gguf file. `None` means: decided from the model and the machine.
 
+    max_step_seconds: while answers are being written, prompts are computed in chunks that keep a step about
+    this short, so that streams don't pause for longer (`step_pace.py`).
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens. Under the
     policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores priorities.
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
@@ -38,6 +40,7 @@ class EngineConfig:
     device: str = "auto"
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
+    max_step_seconds: float = 0.07
     block_size: int = 16
     kv_memory_bytes: int | None = None
     num_blocks: int | None = None
@@ -72,6 +75,8 @@ class EngineConfig:
             raise ConfigError(
                 f"priority_ageing_seconds is {self.priority_ageing_seconds}; it must be finite, 0 or more."
             )
+        if not self.max_step_seconds > 0:
+            raise ConfigError(f"max_step_seconds is {self.max_step_seconds}; it must be over 0.")
         if self.max_num_seqs > self.max_num_batched_tokens:
             raise ConfigError(
                 f"max_num_seqs ({self.max_num_seqs}) is over max_num_batched_tokens "

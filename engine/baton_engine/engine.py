@@ -139,6 +139,9 @@ class EngineCore:
             deltas += self._answer(plan, logits)
         self.kv_cache.events.flush()
         self.profiler.ended("emit")
+        if plan.chunks:
+            seconds = self.profiler.seconds_since_begin
+            self.scheduler.pace.learn(seconds, plan.num_decodes, plan.num_prompt_tokens)
         self.totals.steps += 1
         if not self.scheduler.has_work:
             self.check_idle()

@@ -2,6 +2,7 @@
 
     running requests first, those that decode before those that still prefill
     then waiting ones, in the queue's order (`queue_order.py`), as long as tokens, seats and KV blocks last
+    beside decodes, prompts get as many tokens as `step_pace.py` grants: streams don't pause for them
     no block left for a running request → the last in order is preempted: its blocks go back, it waits
     again at its old place, and recomputes prompt and answer later; what it gave so far stays as it is
 
@@ -10,6 +11,7 @@ A plan is a promise: when `schedule` returns, each planned request has the block
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,6 +19,7 @@ from itertools import count
 from baton_engine.kv_cache import KVCache
 from baton_engine.queue_order import QueueOrder, SortKey, by_priority
 from baton_engine.request import Request, RequestState
+from baton_engine.step_pace import StepPace
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Chunk:
         return self.own_end == self.request.num_tokens
 
     @property
+    def is_decode(self) -> bool:
+        """With or without guesses."""
+        return self.own_end - self.start == 1
+
+    @property
     def scored(self) -> range:
         """Prompt tokens whose logprobs this chunk gives: each follows from the logits one place before."""
         first = max(self.start + 1, self.request.num_scored_tokens)
@@ -53,16 +61,22 @@ class Chunk:
 
 @dataclass
 class StepPlan:
-    """One step's work. `admitted` and `preempted` are for the record; the runner needs only `chunks`."""
+    """One step's work. `admitted` and `preempted` are for the record; the runner needs only `chunks`.
+
+    budget bounds all tokens; prompt_budget those of chunks longer than a decode's one token.
+    """
 
     budget: int
+    prompt_budget: int
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     admitted: list[Request] = field(default_factory=list[Request])
     preempted: list[Request] = field(default_factory=list[Request])
+    num_tokens: int = 0
+    num_prompt_tokens: int = 0
 
     @property
-    def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks)
+    def num_decodes(self) -> int:
+        return sum(1 for chunk in self.chunks if chunk.is_decode)
 
     @property
     def sampling(self) -> list[Chunk]:
@@ -76,8 +90,26 @@ class StepPlan:
     def budget_left(self) -> int:
         return self.budget - self.num_tokens
 
+    def room_for(self, request: Request) -> int:
+        """How many of the request's tokens the budgets still have room for."""
+        left = self.budget_left
+        if request.num_remaining_tokens > 1:
+            left = min(left, self.prompt_budget - self.num_prompt_tokens)
+        return min(request.num_remaining_tokens, max(0, left))
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        self._count(chunk, 1)
+
     def drop(self, request: Request) -> None:
-        self.chunks = [chunk for chunk in self.chunks if chunk.request is not request]
+        for chunk in [chunk for chunk in self.chunks if chunk.request is request]:
+            self.chunks.remove(chunk)
+            self._count(chunk, -1)
+
+    def _count(self, chunk: Chunk, sign: int) -> None:
+        self.num_tokens += sign * chunk.num_tokens
+        if not chunk.is_decode:
+            self.num_prompt_tokens += sign * chunk.num_tokens
 
 
 class Scheduler:
@@ -87,11 +119,13 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         order: QueueOrder | None = None,
+        pace: StepPace | None = None,
     ) -> None:
         self.kv_cache = kv_cache
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.order = order or by_priority()
+        self.pace = pace or StepPace(math.inf)
         self.waiting: list[Request] = []  # sorted by order
         self.running: list[Request] = []
         self.num_preemptions = 0
@@ -107,7 +141,9 @@ class Scheduler:
         insort(self.waiting, request, key=self.order)
 
     def schedule(self) -> StepPlan:
-        plan = StepPlan(self.max_num_batched_tokens)
+        num_decodes = sum(1 for request in self.running if request.num_remaining_tokens == 1)
+        budget = self.max_num_batched_tokens
+        plan = StepPlan(budget, self.pace.prompt_tokens(budget, num_decodes))
         self._plan_running(plan)
         if not plan.preempted:
             self._plan_waiting(plan)
@@ -145,17 +181,19 @@ class Scheduler:
     def _plan_running(self, plan: StepPlan) -> None:
         for request in sorted(self.running, key=self._decodes_first):
             preempted_meanwhile = request.state is not RequestState.RUNNING
-            num_tokens = min(request.num_remaining_tokens, plan.budget_left)
+            num_tokens = plan.room_for(request)
             if preempted_meanwhile or num_tokens == 0:
                 continue
             if self._make_room(request, num_tokens, plan):
                 draft = self._fitting_draft(request, num_tokens, plan)
                 start = request.num_computed_tokens
-                plan.chunks.append(Chunk(request, start, num_tokens + len(draft), draft))
+                plan.add(Chunk(request, start, num_tokens + len(draft), draft))
 
     def _plan_waiting(self, plan: StepPlan) -> None:
-        while self.waiting and plan.budget_left > 0 and len(self.running) < self.max_num_seqs:
+        while self.waiting and len(self.running) < self.max_num_seqs:
             request = self.waiting[0]
+            if plan.room_for(request) == 0:
+                return
             # Each running request may need a block soon: without the reserve, admission causes preemption.
             if not self.kv_cache.admit(request, reserve=len(self.running)):
                 return
@@ -163,8 +201,7 @@ class Scheduler:
             self.running.append(request)
             request.state = RequestState.RUNNING
             plan.admitted.append(request)
-            num_tokens = min(request.num_remaining_tokens, plan.budget_left)
-            plan.chunks.append(Chunk(request, request.num_computed_tokens, num_tokens))
+            plan.add(Chunk(request, request.num_computed_tokens, plan.room_for(request)))
 
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         while not self.kv_cache.grow(request, request.num_computed_tokens + num_tokens):

@@ -67,13 +67,18 @@ class StepProfiler:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._last = 0.0
+        self._last = self._began = 0.0
         self._seconds: dict[Phase, float] = dict.fromkeys(get_args(Phase), 0.0)
         self._num_steps = 0
         self._num_tokens = 0
 
     def begin(self) -> None:
-        self._last = self._clock()
+        self._last = self._began = self._clock()
+
+    @property
+    def seconds_since_begin(self) -> float:
+        """Up to the end of the last phase."""
+        return self._last - self._began
 
     def ended(self, phase: Phase) -> None:
         now = self._clock()

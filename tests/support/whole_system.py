@@ -39,7 +39,10 @@ async def running_system(home: Path, *, seconds: float = 180) -> AsyncIterator[W
     port = _free_port()
     own = {"BATON_HOME": str(home), "BATON_PORT": str(port), "BATON_DEV_KEY": DEV_KEY}
     env = {key: value for key, value in os.environ.items() if not key.startswith("BATON_")} | own
-    env["BATON_ENGINE_THREADS"] = "1"  # see tests/system/live_system.py
+    env |= {
+        "BATON_ENGINE_THREADS": "1",
+        "BATON_ENGINE_KV_MEMORY_MB": "256",
+    }  # see tests/system/live_system.py
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "baton_cli", "up", "--no-large", env=env,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

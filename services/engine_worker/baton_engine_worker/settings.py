@@ -31,6 +31,8 @@ class Settings(ServiceSettings):
     engine_threads: int | None = Field(default=None, ge=1)
     engine_max_seqs: int = Field(default=32, ge=1)
     engine_max_batched_tokens: int = Field(default=512, ge=1)
+    engine_max_step_ms: float = Field(default=70.0, gt=0)
+    """Beside streams, prompts are computed in chunks that keep a step about this short."""
     engine_kv_memory_mb: int | None = Field(default=None, ge=1)
     engine_max_model_len: int | None = Field(default=None, ge=1)
     engine_max_waiting: int = Field(default=256, ge=1)
@@ -53,6 +55,7 @@ class Settings(ServiceSettings):
             quantization=self.engine_quantization,
             max_num_seqs=self.engine_max_seqs,
             max_num_batched_tokens=self.engine_max_batched_tokens,
+            max_step_seconds=self.engine_max_step_ms / 1000,
             kv_memory_bytes=self.engine_kv_memory_mb * _MB if self.engine_kv_memory_mb else None,
             max_model_len=self.engine_max_model_len,
             max_waiting_requests=self.engine_max_waiting,

@@ -4,6 +4,7 @@ from baton_engine.kv_cache import KVCache
 from baton_engine.request import Request, RequestState
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Scheduler, StepPlan
+from baton_engine.step_pace import StepPace
 
 
 def request(request_id: str, num_tokens: int, priority: int = 0) -> Request:
@@ -26,7 +27,7 @@ def shape(plan: StepPlan) -> list[tuple[str, int, int]]:
 
 def run(one: Scheduler, steps: int = 1) -> StepPlan:
     """Schedules, computes, and gives each request that samples its next token."""
-    plan = StepPlan(0)
+    plan = StepPlan(0, 0)
     for _ in range(steps):
         plan = one.schedule()
         sampling = [chunk.request for chunk in plan.chunks if chunk.samples]
@@ -55,6 +56,21 @@ def test_decodes_come_before_a_prompt_that_came_first() -> None:
     core.max_num_batched_tokens = 10
     assert shape(run(core)) == [("long", 60, 1), ("b", 4, 1), ("c", 0, 8)]
     assert shape(run(core)) == [("long", 61, 1), ("b", 5, 1), ("c", 8, 8)]
+
+
+def test_beside_decodes_all_prompts_together_get_what_the_pace_grants() -> None:
+    core = scheduler(num_blocks=64, budget=64)
+    core.add(request("a", 4))
+    run(core)
+    core.pace = StepPace(0.016)
+    core.pace.learn(0.064, num_decodes=0, num_prompt_tokens=64)  # 1 ms a token: 16 fit
+    core.add(request("b", 10))
+    core.add(request("c", 30))
+    assert shape(run(core)) == [("a", 4, 1), ("b", 0, 10), ("c", 0, 6)]
+    assert shape(run(core)) == [("a", 5, 1), ("b", 10, 1), ("c", 6, 16)]
+    for done in core.running[:2]:
+        core.finish(done)
+    assert shape(run(core)) == [("c", 22, 8)]
 
 
 def test_seats_are_bounded() -> None:

@@ -38,6 +38,11 @@ void allocate(Model& model) {
         model.thread_rows.emplace_back(16 * model.widest_row_bytes());
         model.thread_attention.emplace_back(space);
     }
+    // Now, and not page by page in the first requests: those would wait twice as long for their prompts' memory
+    // as a decode takes.
+    model.team.run(1, [&](int thread) {
+        model.team.phase(thread, model.kv.num_pieces(), [&](int piece) { model.kv.touch(piece); });
+    });
 }
 
 template <class Action>

@@ -1,4 +1,5 @@
-// Large arrays on huge pages where the kernel grants them. Zeroed, and untouched pages cost nothing.
+// Large arrays on huge pages where the kernel grants them. Zeroed, and untouched pages cost nothing: but the first
+// touch of each costs a fault, milliseconds for a huge page in a virtual machine.
 #pragma once
 
 #include <sys/mman.h>
@@ -42,11 +43,20 @@ class HugeArray {
         if (extra) madvise(data_, bytes, MADV_HUGEPAGE);
     }
 
+    // The array in pieces, for several threads to touch before somebody waits for it.
+    int num_pieces() const { return static_cast<int>((bytes_ + kPiece - 1) / kPiece); }
+    void touch(int piece) {
+        volatile char* const bytes = reinterpret_cast<volatile char*>(data_);
+        const size_t first = piece * kPiece, end = first + kPiece < bytes_ ? first + kPiece : bytes_;
+        for (size_t at = first; at < end; at += 4096) bytes[at] = 0;
+    }
+
     T* data() { return data_; }
     const T* data() const { return data_; }
     bool empty() const { return data_ == nullptr; }
 
   private:
+    static constexpr size_t kPiece = size_t{2} << 20;
     static constexpr size_t kSlack = 256;  // vector loads at the end may reach beyond it
 
     void swap(HugeArray& other) {
