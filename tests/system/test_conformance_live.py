@@ -9,11 +9,8 @@ import pytest
 
 from tests.system.live_system import SERVICES, LiveSystem
 
-# The gateway's check plays neighbours; beside a running system the real ones may answer first.
-EACH = [pytest.param(name, marks=pytest.mark.soak) if name == "llm_gateway" else name for name in SERVICES]
 
-
-@pytest.mark.parametrize("service", EACH)
+@pytest.mark.parametrize("service", SERVICES)
 def test_it_fits(system: LiveSystem, service: str) -> None:
     operator = system.operator()
     done = subprocess.run(

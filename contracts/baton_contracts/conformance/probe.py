@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import nats.errors
@@ -19,6 +20,7 @@ from baton_contracts.frames import Frame, decode_frame
 from baton_contracts.handoffs import Ack
 from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, Lease
 from baton_contracts.identifiers import new_request_id
+from baton_contracts.subjects import Service
 
 WAIT_SECONDS = 10.0
 M = TypeVar("M", bound=WireModel)
@@ -74,17 +76,42 @@ class Probe:
         finally:
             await subscription.unsubscribe()
 
+    async def is_running(self, service: Service) -> bool:
+        """Whether any process of it answers on the bus."""
+        try:
+            await self.client.request(f"$SRV.PING.{service}", b"", timeout=WAIT_SECONDS)
+        except nats.errors.NoRespondersError:
+            return False
+        except nats.errors.TimeoutError:
+            raise Misfit(f"{service} is there, but answers no $SRV.PING") from None
+        return True
+
+    @asynccontextmanager
+    async def in_place_of(self, service: Service, subject: str) -> AsyncGenerator[Part]:
+        """Hears what is sent to a neighbour, and holds it if there is none: two would race for it."""
+        played = not await self.is_running(service)
+        async with self.listening(subject, self.held if played else None) as ear:
+            yield Part(ear, played)
+
     @asynccontextmanager
     async def beating(self) -> AsyncGenerator[None]:
         """Sends the suite's own lease, so that nobody takes it for dead while it plays a neighbour."""
         lease = Lease(service="edge_api", instance=self.instance, state="starting")
+        async with self.repeating(subjects.lease(self.instance), lease.encode(), LEASE_INTERVAL_SECONDS):
+            yield
 
-        async def beat() -> None:
+    @asynccontextmanager
+    async def repeating(self, subject: str, payload: bytes, seconds: float) -> AsyncGenerator[None]:
+        """Publishes at once and every `seconds`; what follows is sent after the first time."""
+
+        async def repeat() -> None:
             while True:
-                await self.client.publish(subjects.lease(self.instance), lease.encode())
-                await asyncio.sleep(LEASE_INTERVAL_SECONDS)
+                await asyncio.sleep(seconds)
+                await self.client.publish(subject, payload)
 
-        task = asyncio.create_task(beat())
+        await self.client.publish(subject, payload)
+        await self.client.flush()
+        task = asyncio.create_task(repeat())
         try:
             yield
         finally:
@@ -120,6 +147,14 @@ class Ear:
             message = await self.next(what)
             if wanted(message):
                 return message
+
+
+@dataclass(frozen=True)
+class Part:
+    """A neighbour's place: what is sent there, and whether the suite plays it."""
+
+    ear: Ear
+    played: bool
 
 
 Check = Callable[[Probe], Awaitable[None]]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from baton_contracts import examples, frames, handoffs, heartbeats, kv_events, prompt, records, subjects
-from baton_contracts.conformance.probe import Misfit, Probe, expect
-from baton_contracts.envelope import Envelope
+from baton_contracts.conformance.probe import Probe, expect
 from baton_contracts.identifiers import new_request_id, subject_token
 
 _QUESTION = "What is two plus two?"
-_TRIES_BESIDE_OTHERS = 10
 _CHAT = prompt.ChatRequest(
     model="conformance",
     messages=(prompt.Message(role="user", parts=(prompt.Part(text=_QUESTION),)),),
@@ -190,57 +190,47 @@ async def _engine_cancels(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> No
 
 
 async def llm_gateway(probe: Probe) -> None:
-    """Opens the filter, asks for a route, listens in on the frames, and writes one usage record."""
-    for _ in range(_TRIES_BESIDE_OTHERS):
-        if await _gateway_answers(probe):
-            return
-    text = "the route never names the filter that acked, or another filter or router always acks first"
-    raise Misfit(f"{text}; stop output_guardrails and inference_router and try again")
+    """Opens the filter, asks for a route, listens in on the frames, and writes one usage record.
 
-
-async def _gateway_answers(probe: Probe) -> bool:
-    """False: in a running system another filter or router may have been asked, or was faster than we."""
-    beat = await _announce_replica(probe)
+    The suite plays the engine. Filter and router do their own work if they run, else the suite plays them.
+    """
+    model = f"conformance-{new_request_id()[:8]}"
     envelope = probe.envelope()
     rid = envelope.request_id
-    chat = _CHAT.model_copy(update={"model": beat.model, "use_cache": False})
+    chat = _CHAT.model_copy(update={"model": model, "use_cache": False})
     handoff = handoffs.GatewayHandoff(envelope=envelope, chat=chat, prompt=_PROMPT)
     async with (
-        probe.listening(subjects.guard_out(rid), probe.held),
-        probe.listening(subjects.route(rid), probe.held) as routes,
+        probe.in_place_of("output_guardrails", subjects.guard_out(rid)) as filters,
+        probe.in_place_of("inference_router", subjects.route(rid)) as routes,
+        probe.listening(subjects.engine_all(probe.instance), probe.held) as engine,
         probe.listening(subjects.after("usage", rid)) as rows,
         probe.beating(),
+        _serving(probe, model),
     ):
         ack = await probe.ask(subjects.gateway(rid), handoff.encode(), handoffs.Ack)
         expect(ack.verdict == "held", f"the handoff was answered {ack.verdict!r}: {ack.error}")
-        route = handoffs.RouteHandoff.decode((await routes.next("a route request")).data)
-        if route.guard != probe.instance:
-            await _give_up(probe, envelope)
-            return False
+        await filters.ear.next("the opening of the filter")
+        route = handoffs.RouteHandoff.decode((await routes.ear.next("a route request")).data)
+        if filters.played:
+            expect(route.guard == probe.instance, f"the route names {route.guard}, not the filter that acked")
+        if not routes.played:
+            await engine.next("the request at the replica")
         await _play_engine(probe, subjects.frames(route.gateway, route.guard, rid), rid, route.guard)
         row = records.UsageRecord.decode((await rows.next("the usage record")).data)
-    await _give_up(probe, envelope)  # the other filter and router may have taken it as well
-    if row.replica != probe.instance:
-        return False
+    expect(row.replica == probe.instance, f"the usage record names {row.replica}, not the replica")
     expect(
         row.usage == examples.USAGE, f"the usage record says {row.usage}, the engine said {examples.USAGE}"
     )
     expect(row.outcome == "finished", f"the outcome is {row.outcome}, not finished")
-    return True
 
 
-async def _give_up(probe: Probe, envelope: Envelope) -> None:
-    """Nothing of ours is to stay in the hands of others who run beside the service."""
-    cancel = frames.Cancel(request_id=envelope.request_id, run_id=envelope.run_id, reason="operator")
-    await probe.client.publish(subjects.cancel(envelope.request_id), cancel.encode())
-
-
-async def _announce_replica(probe: Probe) -> heartbeats.ReplicaHeartbeat:
-    """Makes the gateway take the model for served."""
-    model = "smollm2-135m"
+@asynccontextmanager
+async def _serving(probe: Probe, model: str) -> AsyncGenerator[None]:
+    """The suite is a replica of `model`, for gateways and routers; gone at the end."""
     beat = heartbeats.ReplicaHeartbeat(
         replica=probe.instance, model=model, state="ready", sent_at=time.time(), context_length=8192
     )
-    await probe.client.publish(subjects.replica(subject_token(model), probe.instance), beat.encode())
-    await probe.client.flush()
-    return beat
+    subject = subjects.replica(subject_token(model), probe.instance)
+    async with probe.repeating(subject, beat.encode(), heartbeats.REPLICA_INTERVAL_SECONDS):
+        yield
+    await probe.client.publish(subject, beat.model_copy(update={"state": "gone"}).encode())
