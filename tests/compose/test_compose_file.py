@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,30 @@ def test_no_service_is_told_a_secret_by_the_file(ours: dict[str, list[dict[str, 
 def test_torch_is_only_where_models_run(ours: dict[str, list[dict[str, Any]]]) -> None:
     with_torch = {service for service in ours if arguments(ours, service).get("TORCH")}
     assert with_torch == TORCH
+
+
+def test_the_kernels_are_compiled_for_the_engine_alone(ours: dict[str, list[dict[str, Any]]]) -> None:
+    asked = {service: arguments(ours, service).get("NATIVE") for service in ours}
+    assert {service for service, answer in asked.items() if answer} == {"engine_worker"}
+    assert asked["engine_worker"] == "with"
+
+
+def test_the_image_that_runs_has_the_kernels_and_no_compiler() -> None:
+    """The folder is the one in which the engine looks: share/baton-native of its Python environment."""
+    stages = stages_of((ROOT / "infra" / "docker" / "Dockerfile").read_text())
+    folder = "/opt/baton/share/baton-native"
+    compiled = stages["kernels-with"]
+    assert f"BATON_NATIVE_CACHE={folder} python -m baton_engine.native" in compiled
+    assert "g++" in compiled
+    assert f"COPY --from=kernels {folder} {folder}" in stages["service"]
+    assert stages["service"].startswith("FROM packages ")
+    assert [name for name, text in stages.items() if "g++" in text] == ["kernels-with"]
+
+
+def stages_of(dockerfile: str) -> dict[str, str]:
+    """Name → text of each build stage."""
+    texts = re.split(r"^(?=FROM )", dockerfile, flags=re.MULTILINE)[1:]
+    return {text.split("\n", 1)[0].split(" AS ")[1]: text for text in texts}
 
 
 def test_a_service_has_longer_to_stop_than_to_drain(ours: dict[str, list[dict[str, Any]]]) -> None:

@@ -6,6 +6,7 @@ Own target: `make compose-test`. Skipped with a reason where there is no Docker 
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import time
 from collections.abc import Iterator
@@ -79,6 +80,12 @@ def test_a_question_crosses_ten_stops_and_is_in_the_books(stack: Stack) -> None:
     assert eventually(ten_stops, 20, "the trace has ten stops")
     usage = stack.get(f"/v1/usage?request_id={request_id}").json()["data"]
     assert [record["usage"]["completion_tokens"] for record in usage] == [24]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels are for x86-64")
+def test_the_engine_runs_on_its_kernels(stack: Stack) -> None:
+    said = stack.compose("logs", "--no-color", "engine_small")
+    assert "backend: native kernels" in said
 
 
 def test_no_service_reads_anothers_secrets_or_carries_its_packages(stack: Stack) -> None:
