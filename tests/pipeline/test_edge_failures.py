@@ -60,7 +60,7 @@ async def test_a_client_that_leaves_before_the_first_token_cancels(
     async with running_edge(nats_url, wait_forever) as edge:
         _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(raw_request(body))
-        await until(lambda: is_watched(edge, edge.relay.instance))  # it is handed on
+        await edge.watches.begun(edge.relay.instance)  # it is handed on
         writer.close()
         cancel = await asyncio.wait_for(edge.relay.cancels.get(), 5)
         assert cancel.reason == "client_disconnected"
@@ -127,11 +127,12 @@ async def test_clients_that_leave_at_any_moment_leave_nothing_behind(nats_url: s
 
     async with running_edge(nats_url, slow_words) as edge:
         await asyncio.gather(*(leave(edge, number * 97) for number in range(100)))
-        await until(lambda: edge.node.num_held == 0 and not edge.relay.is_busy)
+        await edge.relay.idle()
+        await edge.finished()
         assert not any(peer.watchers for peer in edge.node.leases._peers.values())
         async with http(edge) as client:
             assert (await client.post(CHAT, json=QUESTION)).status_code == 200
-            await until(lambda: edge.node.num_held == 0)
+            await edge.finished()
             assert "baton:requests_in_flight 0.0" in (await client.get("/metrics")).text
 
 
@@ -165,7 +166,7 @@ async def test_a_lost_holder_before_the_answer_is_502_and_names_the_stop(nats_ur
 
     async with running_edge(nats_url, hand_to_gateway) as edge, http(edge) as client:
         asking = asyncio.create_task(client.post(CHAT, json=QUESTION))
-        await until(lambda: is_watched(edge, "llm_gateway-1"))
+        await edge.watches.begun("llm_gateway-1")
         await lose(edge, "input_guardrails-1", "input_guardrails")
         await lose(edge, "llm_gateway-1")
         response = await asking
@@ -380,7 +381,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(nats_url: str) -> None:
         await loop.sock_sendall(sock, raw_request(STREAM))
         cancel = await asyncio.wait_for(edge.relay.cancels.get(), 20)
         assert cancel.reason == "slow_consumer"
-        await until(lambda: edge.node.num_held == 0)
+        await edge.finished()
         sock.close()
 
 
@@ -390,7 +391,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(nats_url: str) -> None:
 async def test_more_than_fit_are_refused_with_retry_after(nats_url: str) -> None:
     async with running_edge(nats_url, wait_forever, max_in_flight=1) as edge, http(edge) as client:
         first = asyncio.create_task(client.post(CHAT, json=QUESTION))
-        await until(lambda: bool(edge.relay.turns))
+        await edge.relay.took()
         response = await client.post(CHAT, json=QUESTION)
         assert (response.status_code, error_of(response)["code"]) == (503, "stop_busy")
         assert int(response.headers["retry-after"]) >= 1
@@ -408,7 +409,7 @@ async def test_an_id_under_way_is_409_and_free_afterwards(nats_url: str) -> None
     mine = {"x-request-id": "0AF7651916CD43DD8448EB211C80319C"}
     async with running_edge(nats_url, wait) as edge, http(edge) as client:
         first = asyncio.create_task(client.post(CHAT, json=QUESTION, headers=mine))
-        await until(lambda: bool(edge.relay.turns))
+        await edge.relay.took()
         response = await client.post(CHAT, json=QUESTION, headers=mine)
         assert (response.status_code, error_of(response)["code"]) == (409, "conflict")
         release.set()
@@ -424,7 +425,7 @@ async def test_a_trace_id_is_the_request_id_unless_it_is_under_way(nats_url: str
     header = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
     async with running_edge(nats_url, wait_forever) as edge, http(edge) as client:
         asking = [asyncio.create_task(client.post(CHAT, json=QUESTION, headers=header)) for _ in range(2)]
-        await until(lambda: len(edge.relay.turns) == 2)
+        await edge.relay.took(2)
         ids = [turn.request_id for turn in edge.relay.turns]
         assert ids.count(trace) == 1
         for task in asking:
@@ -447,7 +448,8 @@ async def test_draining_finishes_open_streams_and_takes_no_new_ones(nats_url: st
             while "Once" not in await anext(lines):
                 pass
             draining = asyncio.create_task(edge.node.drain(10))
-            await until(lambda: edge.node.state == "draining")
+            await asyncio.sleep(0)
+            assert edge.node.state == "draining"
             refused = await client.post(CHAT, json=QUESTION)
             assert (refused.status_code, error_of(refused)["code"]) == (503, "shutting_down")
             ready = await client.get("/readyz")
@@ -490,15 +492,3 @@ def head(lines: str) -> bytes:
 def raw_request(body: dict[str, Any]) -> bytes:
     payload = json.dumps(body).encode()
     return head(f"authorization: Bearer {KEY}\r\ncontent-length: {len(payload)}") + payload
-
-
-def is_watched(edge: RunningEdge, instance: str) -> bool:
-    peer = edge.node.leases._peers.get(instance)
-    return peer is not None and bool(peer.watchers)
-
-
-async def until(condition: Any) -> None:
-    """Yields to the loop until `condition()`; the test's own time limit is five seconds."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)

@@ -10,14 +10,8 @@ from pathlib import Path
 import httpx
 
 from baton_contracts.records import ConversationRecord
-from tests.support.edge_process import QUESTION, RunningEdge, Turn, running_edge
-from tests.support.restartable_nats import restartable_nats_server
-
-
-async def until_connected(edge: RunningEdge, wanted: bool) -> None:
-    async with asyncio.timeout(15):
-        while (edge.bus.connected, edge.relay.bus.connected) != (wanted, wanted):
-            await asyncio.sleep(0.005)
+from tests.support.edge_process import QUESTION, Turn, running_edge
+from tests.support.restartable_nats import Connections, restartable_nats_server
 
 
 async def test_what_was_sent_in_between_comes_after_all(tmp_path: Path) -> None:
@@ -45,11 +39,12 @@ async def test_what_was_sent_in_between_comes_after_all(tmp_path: Path) -> None:
                 while "before" not in (line := await anext(lines)):
                     pass
                 texts.append(line)
+                connections = Connections(edge.bus, edge.relay.bus)
                 server.stop()
-                await until_connected(edge, False)
+                await connections.lost()
                 away.set()
                 server.start()
-                await until_connected(edge, True)
+                await connections.found()
                 back.set()
                 texts += [line async for line in lines if line]
             record = ConversationRecord.decode(edge.relay.records["conversation"][0])

@@ -11,6 +11,7 @@ from typing import Any
 
 from baton_common.bus import BusMessage
 from baton_common.frame_sender import FrameOutbox, FrameStream
+from baton_common.leases import LeaseBoard, OnLost
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_contracts import subjects
@@ -89,6 +90,7 @@ class FakeRelay:
         self.instance = self.node.instance
         self.outbox = FrameOutbox(bus, self.instance)
         self.turns: list[Turn] = []
+        self._turn_came = asyncio.Event()
         self.cancels: asyncio.Queue[Cancel] = asyncio.Queue()
         self.records: dict[str, list[bytes]] = {}
         self.traces: asyncio.Queue[bytes] = asyncio.Queue()
@@ -117,6 +119,7 @@ class FakeRelay:
         subject = subjects.reply(envelope.edge, envelope.request_id)
         turn = Turn(self, handoff, self.outbox.open(subject, envelope.request_id, 1))
         self.turns.append(turn)
+        self._turn_came.set()
         self._spawn(self._play(turn, message.reply))
 
     async def _play(self, turn: Turn, reply: str) -> None:
@@ -136,9 +139,18 @@ class FakeRelay:
     def _on_record(self, message: BusMessage) -> None:
         self.records.setdefault(message.subject.split(".")[3], []).append(message.payload)
 
-    @property
-    def is_busy(self) -> bool:
-        return bool(self._tasks)
+    async def took(self, count: int = 1) -> None:
+        """Returns when so many requests have come in all."""
+        async with asyncio.timeout(5):
+            while len(self.turns) < count:
+                self._turn_came.clear()
+                await self._turn_came.wait()
+
+    async def idle(self) -> None:
+        """Returns when no script plays."""
+        async with asyncio.timeout(5):
+            while self._tasks:
+                await asyncio.wait(set(self._tasks))
 
     async def unsubscribe_prompt(self) -> None:
         """From here on nobody takes a request."""
@@ -162,6 +174,26 @@ class FakeRelay:
         await self.bus.close()
 
 
+class Watches:
+    """Whose lease the edge has begun to watch: from then on it knows that this process holds the request."""
+
+    def __init__(self, board: LeaseBoard) -> None:
+        self._board = board
+        self._watch = board.watch
+        self._changed = asyncio.Event()
+        board.watch = self._note  # type: ignore[method-assign]
+
+    def _note(self, instance: str, on_lost: OnLost) -> Callable[[], None]:
+        self._changed.set()
+        return self._watch(instance, on_lost)
+
+    async def begun(self, instance: str) -> None:
+        async with asyncio.timeout(5):
+            while not ((peer := self._board._peers.get(instance)) and peer.watchers):
+                self._changed.clear()
+                await self._changed.wait()
+
+
 @dataclass
 class RunningEdge:
     url: str
@@ -169,10 +201,17 @@ class RunningEdge:
     node: Node
     bus: NatsBus
     relay: FakeRelay
+    watches: Watches
 
     @property
     def headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {KEY}"}
+
+    async def finished(self) -> None:
+        """Returns when it holds no request."""
+        async with asyncio.timeout(5):
+            for inbox in self.node._actors:
+                await inbox.finished()
 
 
 @contextlib.asynccontextmanager
@@ -192,6 +231,7 @@ async def running_edge(
     await relay.start()
     bus = await NatsBus.connect(nats_url, name="edge")
     node = Node(bus, "edge_api")
+    watches = Watches(node.leases)
     sock = listen(edge_settings)
     port = sock.getsockname()[1]
     try:
@@ -199,7 +239,7 @@ async def running_edge(
         async with wire(edge_settings, sock)(node, bus):
             await node.become_ready()
             try:
-                yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay)
+                yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay, watches)
             finally:
                 if not relay.hold_scripts:
                     relay.release()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from baton_common.nats_bus import NatsBus
 from tests.support.nats_server import server_binary
 
 
@@ -34,6 +37,38 @@ class RestartableNats:
             self._process.terminate()
             self._process.wait(timeout=10)
             self._process = None
+
+
+class Connections:
+    """Says when buses have lost their server and found it again. Made while they are connected."""
+
+    def __init__(self, *buses: NatsBus) -> None:
+        self._buses = buses
+        self._changed = asyncio.Event()
+        for bus in buses:
+            client: Any = bus._client
+            client._disconnected_cb = self._then_note(client._disconnected_cb)
+            client._reconnected_cb = self._then_note(client._reconnected_cb)
+
+    def _then_note(self, callback: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def noting() -> None:
+            await callback()
+            self._changed.set()
+
+        return noting
+
+    async def lost(self) -> None:
+        await self._until(connected=False)
+
+    async def found(self) -> None:
+        await self._until(connected=True)
+
+    async def _until(self, *, connected: bool) -> None:
+        """All of them."""
+        async with asyncio.timeout(15):
+            while any(bus.connected != connected for bus in self._buses):
+                self._changed.clear()
+                await self._changed.wait()
 
 
 @contextmanager
