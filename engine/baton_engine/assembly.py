@@ -1,4 +1,4 @@
-"""Puts an engine together from a configuration. Owns the order of loading and the sizing of the KV pool."""
+"""Puts an engine together from a configuration. Owns the order of loading."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from baton_engine.admission import AdmissionLimits, WaitingRoom
 from baton_engine.backend import choose_backend
 from baton_engine.config import QUANTIZATION_BITS, EngineConfig
 from baton_engine.engine import EngineCore
-from baton_engine.errors import ConfigError
+from baton_engine.heap import large_blocks_returned
 from baton_engine.kv_cache import KVCache
 from baton_engine.layers.attention import KVShape
 from baton_engine.memory import available_bytes
+from baton_engine.memory_plan import plan_memory, planned_weights
 from baton_engine.models import build_model, read_spec
 from baton_engine.models.registry import WeightSource
 from baton_engine.models.spec import DecoderSpec
@@ -31,9 +32,6 @@ from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
 from baton_engine.weights import open_checkpoint
 
-CPU_KV_SHARE = 0.25
-CPU_KV_MOST_BYTES = 2 * 2**30
-CUDA_MEMORY_SHARE = 0.92
 WARM_UP_TOKENS = 512
 
 Progress = Callable[[str], None]
@@ -93,14 +91,17 @@ def load_engine(
     report("loading weights")
     spec = read_spec(parts.weights)
     backend = choose_backend(config, spec, dtype, device)
-    bits = QUANTIZATION_BITS[config.quantization]
-    with torch.inference_mode():
-        model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights, bits=bits)
-    report("allocating KV")
-    max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
-    num_blocks = size_kv_pool(config, shape, max_model_len, device)
-    runner = Runner(backend.forward(model, shape, num_blocks))
+    weights = planned_weights(config, parts.weights, dtype, device, native=backend.packs_weights)
+    plan = plan_memory(config, spec, shape, weights, _free_bytes(device), device.type == "cpu")
+    num_blocks = plan.num_blocks
+    bits = QUANTIZATION_BITS[config.quantization]
+    with torch.inference_mode(), large_blocks_returned():
+        model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights, bits=bits)
+        report("allocating KV")
+        runner = Runner(backend.forward(model, shape, num_blocks))
+        del model
+    max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     end_ids = end_token_ids(parts, spec)
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
@@ -124,22 +125,6 @@ def speculation_of(config: EngineConfig) -> Speculation:
     return Speculation(drafter, settings.num_tokens, settings.max_running)
 
 
-def size_kv_pool(config: EngineConfig, shape: KVShape, max_model_len: int, device: torch.device) -> int:
-    """Blocks in the pool: as configured, else a share of free memory, at most what all seats could use."""
-    if config.num_blocks is not None:
-        return config.num_blocks
-    most = config.max_num_seqs * -(-max_model_len // config.block_size)
-    if config.kv_memory_bytes is not None:
-        num_blocks = config.kv_memory_bytes // shape.bytes_per_block
-    else:
-        num_blocks = min(_free_kv_bytes(device) // shape.bytes_per_block, most)
-    if num_blocks < 1:
-        raise ConfigError(
-            f"No memory for one KV block of {shape.bytes_per_block} bytes; raise kv_memory_bytes."
-        )
-    return num_blocks
-
-
 def end_token_ids(parts: ModelParts, spec: DecoderSpec) -> frozenset[int]:
     """All ids that end an answer, wherever the model folder names them; ids without a logit can't."""
     named = [parts.tokenizer.eos_token_ids]
@@ -155,11 +140,8 @@ def _as_ids(value: Any) -> Iterable[int]:
     return (value,) if isinstance(value, int) else value
 
 
-def _free_kv_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        return int(free - total * (1 - CUDA_MEMORY_SHARE))
-    return min(int(available_bytes() * CPU_KV_SHARE), CPU_KV_MOST_BYTES)
+def _free_bytes(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
 
 
 def _silent(stage: str) -> None:

@@ -60,6 +60,11 @@ class NativeForward:
     def padded_vocab_size(self) -> int:
         return -(-self.spec.vocab_size // COLUMN_GROUP) * COLUMN_GROUP
 
+    @property
+    def weight_bytes(self) -> int:
+        """Of all matrices, as they lie in the kernels."""
+        return self._c.baton_weight_bytes(self._model)
+
     def logits(self, batch: Batch) -> Tensor:
         """A view of the real columns of rows padded to whole column groups."""
         out = self._logits_rows(len(batch.sample_rows))

@@ -82,6 +82,8 @@ class NativeLibrary:
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self.c.baton_set_matrix.argtypes = [pointer, number, number, ctypes.POINTER(Weight)]
         self.c.baton_tie_embedding.argtypes = [pointer]
+        self.c.baton_weight_bytes.argtypes = [pointer]
+        self.c.baton_weight_bytes.restype = ctypes.c_int64
         self.c.baton_set_vector.argtypes = [pointer, number, number, pointer]
         self.c.baton_set_rotary.argtypes = [pointer, pointer, pointer]
         self.c.baton_multiply.argtypes = [ctypes.POINTER(Weight), number, pointer, number, pointer]

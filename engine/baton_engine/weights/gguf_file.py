@@ -19,7 +19,7 @@ from baton_engine.errors import ModelLoadError
 from baton_engine.layers.quantized import QuantizedWeight, quantize
 from baton_engine.weights import gguf_config
 from baton_engine.weights.gguf_header import TensorInfo, read_header
-from baton_engine.weights.gguf_quantized import REQUANTIZED, exact_form
+from baton_engine.weights.gguf_quantized import REQUANTIZED, exact_form, stored_bits
 
 
 class GGUFFile:
@@ -57,6 +57,11 @@ class GGUFFile:
         """As `tensors`, but what is quantised in the file stays in 8 or 4 bits."""
         for name, info in self._tensors.items():
             yield name, self._quantized(name, info) or self.tensor(name)
+
+    def stored_bits(self, name: str) -> int | None:
+        """Of one tensor as `stored_tensors` gives it: 8 or 4; None for floats and for what is not there."""
+        info = self._tensors.get(name)
+        return stored_bits(info.quantization) if info is not None and len(info.shape) == 2 else None
 
     def _quantized(self, name: str, info: TensorInfo) -> QuantizedWeight | None:
         if info.quantization in REQUANTIZED and len(info.shape) == 2:

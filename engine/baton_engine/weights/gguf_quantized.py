@@ -24,6 +24,14 @@ SUPER_BLOCK: Final = 256
 REQUANTIZED: Final = frozenset({Type.Q6_K, Type.Q5_1, Type.Q5_K})
 
 
+def stored_bits(quantization: Type) -> int | None:
+    """The width that `exact_form`, or quantising anew, gives a matrix of this type; None: it stays in
+    floats."""
+    if quantization in REQUANTIZED:
+        return 8
+    return _BITS.get(quantization)
+
+
 def exact_form(raw: Raw, quantization: Type, shape: tuple[int, ...]) -> QuantizedWeight | None:
     """raw: the tensor's bytes, rows of blocks. None: this type has no such form."""
     reader = _READERS.get(quantization)
@@ -87,6 +95,7 @@ def _q4_k(raw: Raw, columns: int) -> QuantizedWeight:
     )
 
 
+_BITS: Final = {Type.Q8_0: 8, Type.Q5_0: 8, Type.Q4_0: 4, Type.Q4_1: 4, Type.Q4_K: 4}
 _READERS: Final[dict[Type, Callable[[Raw, int], QuantizedWeight]]] = {
     Type.Q8_0: _q8_0,
     Type.Q4_0: _q4_0,

@@ -90,6 +90,14 @@ int baton_set_matrix(Model* model, int layer, int name, const Weight* weight) {
     return guarded([&] { pack(matrix_of(*model, layer, name), *weight, name == kGateUp, model->team.size()); });
 }
 
+int64_t baton_weight_bytes(const Model* model) {
+    auto bytes = [](const Matrix& matrix) { return static_cast<int64_t>(matrix.num_groups() * matrix.group_bytes()); };
+    int64_t sum = bytes(model->head) + bytes(model->own_embedding);
+    for (const Layer& layer : model->layers)
+        sum += bytes(layer.qkv) + bytes(layer.output) + bytes(layer.gate_up) + bytes(layer.down);
+    return sum;
+}
+
 void baton_tie_embedding(Model* model) { model->tied = true; }
 
 int baton_set_vector(Model* model, int layer, int name, const float* values) {
