@@ -82,7 +82,7 @@ def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[i
 
 
 def output_format(work: EngineWork, dialect: Dialect) -> OutputFormat:
-    """What is told apart in the answer: thinking, if the model does, and calls of the tools it was offered."""
+    """What is told apart in the answer: thinking, if the model does, and calls of the offered tools."""
     names = frozenset(tool.name for tool in work.prompt.tools)
     if not names or work.tool_choice.mode == "none":
         return OutputFormat(reasoning=dialect.thinks)
