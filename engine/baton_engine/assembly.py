@@ -59,6 +59,11 @@ def open_parts(config: EngineConfig) -> ModelParts:
     """Raises ModelLoadError."""
     checkpoint = open_checkpoint(config.model)
     tokenizer = Tokenizer.load(config.model)
+    return ModelParts(checkpoint, tokenizer, decoders_of(tokenizer), checkpoint.generation_defaults)
+
+
+def decoders_of(tokenizer: Tokenizer) -> TextDecoderFactory:
+    """What of sampling concerns the text: stops, and which of them and of the control tokens are shown."""
 
     def new_decoder(prompt_token_ids: Sequence[int], sampling: SamplingParams) -> StreamDecoder:
         return StreamDecoder(
@@ -71,7 +76,7 @@ def open_parts(config: EngineConfig) -> ModelParts:
             stop_at_spelled_eos=not sampling.ignore_eos,
         )
 
-    return ModelParts(checkpoint, tokenizer, new_decoder, checkpoint.generation_defaults)
+    return new_decoder
 
 
 def load_engine(

@@ -1,0 +1,70 @@
+"""From the HTTP request to the engine: every parameter arrives, and what the engine refuses is a 400."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton_engine import AsyncEngine
+from tests.support.tiny_model import tiny_config, tiny_parts
+from tests.support.whole_relay import WholeRelay, whole_relay
+
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "retrieval": "off"}
+
+
+@pytest.fixture
+async def relay(nats_url: str, tmp_path: Path) -> AsyncGenerator[WholeRelay, None]:
+    engine = AsyncEngine(tiny_config(), tiny_parts())
+    async with whole_relay(nats_url, tmp_path, engine) as running:
+        yield running
+
+
+def text(answer: dict[str, Any]) -> str:
+    return answer["choices"][0]["message"]["content"]
+
+
+async def test_biases_and_penalties_reach_the_tokens(relay: WholeRelay) -> None:
+    plain = await relay.answer(**GREEDY)
+    assert plain["usage"]["completion_tokens"] == 12
+    assert text(await relay.answer(**GREEDY, logit_bias={"65": 100})) == "A" * 12
+    assert text(await relay.answer(**GREEDY, allowed_token_ids=[67])) == "C" * 12
+    two = GREEDY | {"allowed_token_ids": [65, 66]}
+    (only,) = set(text(await relay.answer(**two)))
+    for penalty in ({"frequency_penalty": 2}, {"presence_penalty": 2}, {"bad_words": [only]}):
+        punished = set(text(await relay.answer(**two, **penalty)))
+        assert punished - {only} == {"A", "B"} - {only}, penalty
+
+
+async def test_a_prompt_is_cut_where_that_is_asked_for(relay: WholeRelay) -> None:
+    long = "x" * 500
+    assert await relay.refusal(content=long, **GREEDY) == (400, "context_length_exceeded", "messages")
+    cut = await relay.answer(long, **GREEDY, truncate_prompt_tokens=-1)
+    assert cut["usage"]["prompt_tokens"] == 256 - 12
+    assert (await relay.answer(**GREEDY, truncate_prompt_tokens=5))["usage"]["prompt_tokens"] == 5
+
+
+async def test_a_salt_keeps_the_cached_prefix_apart(relay: WholeRelay) -> None:
+    fields = GREEDY | {"content": "x" * 64, "max_tokens": 1, "temperature": 1}
+    assert (await relay.answer(**fields))["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert (await relay.answer(**fields))["usage"]["prompt_tokens_details"]["cached_tokens"] >= 64
+    salted = await relay.answer(**fields, cache_salt="mine")
+    assert salted["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"logit_bias": {"264": 1}}, "logit_bias"),
+        ({"stop_token_ids": [9999]}, "stop_token_ids"),
+        ({"allowed_token_ids": [264]}, "allowed_token_ids"),
+        ({"n": 65}, "n"),
+        ({"logprobs": True, "top_logprobs": 20, "allowed_token_ids": [5, 264]}, "allowed_token_ids"),
+    ],
+)
+async def test_what_only_the_engine_can_judge_is_a_400_too(
+    relay: WholeRelay, fields: dict[str, Any], param: str
+) -> None:
+    assert await relay.refusal(**GREEDY | fields) == (400, "invalid_value", param)
