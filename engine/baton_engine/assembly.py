@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from baton_engine.admission import AdmissionLimits, WaitingRoom
 from baton_engine.backend import choose_backend
 from baton_engine.config import QUANTIZATION_BITS, EngineConfig
+from baton_engine.device_memory import CudaMeter, LargestStep, fit_to_device, kv_pool_bytes
 from baton_engine.engine import EngineCore
 from baton_engine.heap import large_blocks_returned
 from baton_engine.kv_cache import KVCache
@@ -99,14 +101,18 @@ def load_engine(
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
     weights = planned_weights(config, parts.weights, dtype, device, native=backend.packs_weights)
     plan = plan_memory(config, spec, shape, weights, _free_bytes(device), device.type == "cpu")
-    num_blocks = plan.num_blocks
+    max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     bits = QUANTIZATION_BITS[config.quantization]
     with torch.inference_mode(), large_blocks_returned():
         model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights, bits=bits)
         report("allocating KV")
+        if device.type == "cuda":
+            largest = LargestStep.of(config, max_model_len, spec.vocab_size)
+            left = kv_pool_bytes(partial(backend.forward, model, shape, 1), largest, CudaMeter(device))
+            plan = fit_to_device(plan, config, left)
+        num_blocks = plan.num_blocks
         runner = Runner(backend.forward(model, shape, num_blocks))
         del model
-    max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     end_ids = end_token_ids(parts, spec)
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)

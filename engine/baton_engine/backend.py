@@ -12,16 +12,20 @@ from typing import Protocol
 import torch
 
 from baton_engine.config import EngineConfig
+from baton_engine.cuda_graphs import CudaGraphRecorder
 from baton_engine.errors import ConfigError
 from baton_engine.forward import FixedShapeForward, ForwardPass, TorchForward
 from baton_engine.layers.attention import KVShape
 from baton_engine.layers.attention_fixed import FixedShapeAttention
+from baton_engine.layers.attention_sdpa import SDPAAttention, why_not_fused
 from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
 from baton_engine.native.forward import NativeForward
 from baton_engine.native.library import NativeLibrary, NativeUnavailable, load_library
 from baton_engine.native.support import why_not_native
+from baton_engine.padded_decode import DecodeShapes
+from baton_engine.padded_forward import PaddedForward, Recorder
 
 ISA_VARIABLE = "BATON_NATIVE_ISA"  # avx2 or avx512: for tests and comparisons
 
@@ -39,15 +43,37 @@ class Backend(Protocol):
 class TorchBackend:
     packs_weights = False
 
-    def __init__(self, device: torch.device, deterministic: bool = False) -> None:
+    def __init__(self, device: torch.device, config: EngineConfig) -> None:
         self.device = device
-        self.deterministic = deterministic
+        self.config = config
 
     def forward(self, model: DecoderModel, shape: KVShape, num_blocks: int) -> ForwardPass:
-        if self.deterministic:
-            fixed = FixedShapeAttention(shape, num_blocks, self.device)
-            return FixedShapeForward(model, fixed, self.device)
-        return TorchForward(model, TorchAttention(shape, num_blocks, self.device), self.device)
+        device = self.device
+        if self.config.deterministic:
+            return FixedShapeForward(model, FixedShapeAttention(shape, num_blocks, device), device)
+        if device.type == "cuda":
+            recorder = CudaGraphRecorder(device) if self.config.cuda_graphs else None
+            return padded_forward(model, shape, num_blocks, device, self.config, recorder)
+        return TorchForward(model, TorchAttention(shape, num_blocks, device), device)
+
+
+def padded_forward(
+    model: DecoderModel,
+    shape: KVShape,
+    num_blocks: int,
+    device: torch.device,
+    config: EngineConfig,
+    recorder: Recorder | None,
+) -> PaddedForward:
+    """What a GPU gets. It computes on a CPU too, slower than `TorchForward`: that is how it is tested."""
+    attention = SDPAAttention(shape, num_blocks, device)
+    reason = why_not_fused(shape, model.spec.num_heads, device)
+    if reason is not None:
+        attention.fused = False
+        _log.info("attention over prompts: torch operators, not its fused kernels: %s", reason)
+    max_model_len = min(config.max_model_len or model.spec.max_positions, model.spec.max_positions)
+    shapes = DecodeShapes.up_to(config.max_num_seqs, max_model_len, shape.block_size)
+    return PaddedForward(model, attention, device, shapes, recorder)
 
 
 class NativeBackend:
@@ -68,7 +94,7 @@ def choose_backend(
     """Raises ConfigError if the configuration insists on native kernels and they can't serve this model."""
     insists = config.backend == "native"
     if config.backend == "torch":
-        return TorchBackend(device, config.deterministic)
+        return TorchBackend(device, config)
     reason = why_not_native(spec, dtype, device, config.block_size)
     if reason is None:
         try:
@@ -82,4 +108,4 @@ def choose_backend(
                 _log.warning("backend: torch, several times slower than the native kernels: %s", reason)
     if insists:
         raise ConfigError(f"The native kernels were asked for, but can't be used: {reason}")
-    return TorchBackend(device, config.deterministic)
+    return TorchBackend(device, config)

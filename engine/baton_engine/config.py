@@ -33,6 +33,7 @@ class EngineConfig:
     deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
     prompt was cached. The native kernels are so always; in torch it costs speed (performance log).
     speculation guesses tokens from the request's own text (NgramSpeculation).
+    cuda_graphs: on a GPU decode steps are recorded at the start and replayed.
     """
 
     model: Path
@@ -55,6 +56,7 @@ class EngineConfig:
     quantization: str | None = None
     deterministic: bool = False
     speculation: SpeculationSettings | None = None
+    cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", Path(self.model))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from baton_engine.layers.attention import AttentionBackend, Span
 from baton_engine.layers.fixed_shape import ROW_TILE, padded, silu_by_rows
+from baton_engine.layers.paged_kv import indices
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
 
@@ -40,6 +41,13 @@ class ForwardPass(Protocol):
         ...
 
 
+@runtime_checkable
+class Preparing(Protocol):
+    """A ForwardPass that has something to do before the first request, when all memory is in place."""
+
+    def warm_up(self) -> None: ...
+
+
 class TorchForward:
     def __init__(self, model: DecoderModel, attention: AttentionBackend[Any], device: torch.device) -> None:
         self.model = model
@@ -61,7 +69,7 @@ class TorchForward:
         )
 
     def _indices(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self.device)
+        return indices(values, self.device)
 
 
 class FixedShapeForward(TorchForward):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from baton_engine.forward import Batch, ForwardPass
+from baton_engine.forward import Batch, ForwardPass, Preparing
 from baton_engine.layers.attention import Span
 from baton_engine.scheduler import StepPlan
 from baton_engine.speculation.verification import RowsByDepth
@@ -44,3 +44,5 @@ class Runner:
         blocks = range(count + 1)  # more than enough whatever the block size is
         self.forward.logits(Batch([0] * count, [Span(0, count, blocks)], [count - 1]))
         self.forward.logits(Batch([0], [Span(count, 1, blocks)], [0]))
+        if isinstance(self.forward, Preparing):
+            self.forward.warm_up()

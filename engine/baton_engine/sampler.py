@@ -31,6 +31,7 @@ from baton_engine.request import Request, TokenLogprobs
 
 NUM_CANDIDATES = 512
 WIDENING = 8
+NO_TOKEN = -1
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Sampler:
         if drawn:
             chosen = _draw(logits[drawn], best[drawn], [requests[row] for row in drawn])
             token_ids[drawn] = chosen
-        usable: list[bool] = torch.isfinite(best).tolist()
-        ids: list[int] = token_ids.tolist()
-        logprobs = raw.of_tokens(ids)
+        # In one tensor: where the model runs on a GPU, a step waits for it here, once.
+        ids: list[int] = torch.where(torch.isfinite(best), token_ids, NO_TOKEN).tolist()
+        logprobs = raw.of_tokens([max(token_id, 0) for token_id in ids])
         return [
-            SampledToken(token_id, logprobs.get(row)) if usable[row] else SampledToken(None)
+            SampledToken(None) if token_id == NO_TOKEN else SampledToken(token_id, logprobs.get(row))
             for row, token_id in enumerate(ids)
         ]
 

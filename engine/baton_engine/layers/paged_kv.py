@@ -32,21 +32,19 @@ class PagedKV:
 
     def slots(self, spans: Sequence[Span]) -> Tensor:
         """Where the tokens of the spans are stored, behind one another."""
-        size = self.block_size
         return self.indices(
-            [
-                span.block_ids[at // size] * size + at % size
-                for span in spans
-                for at in range(span.start, span.end)
-            ]
+            [self.slot_of(span.block_ids, at) for span in spans for at in range(span.start, span.end)]
         )
+
+    def slot_of(self, block_ids: Sequence[int], place: int) -> int:
+        return block_ids[place // self.block_size] * self.block_size + place % self.block_size
 
     def pages_of(self, span: Span) -> Sequence[int]:
         """The blocks that hold the span's tokens and all before them."""
         return span.block_ids[: -(-span.end // self.block_size)]
 
     def indices(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self.device)
+        return indices(values, self.device)
 
     def store(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> None:
         """k, v (tokens, KV heads, head_dim)."""
@@ -73,6 +71,12 @@ class PagedKV:
         if self._scratch.shape[1] < count:
             self._scratch = torch.empty(2, 2 * count, dtype=self.shape.dtype)
         return [scratch[:count] for scratch in self._scratch]
+
+
+def indices(values: Sequence[int], device: torch.device) -> Tensor:
+    """int64, on the device. To a GPU through pinned memory: such a copy does not wait for what runs there."""
+    here = torch.tensor(values, dtype=torch.int64)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

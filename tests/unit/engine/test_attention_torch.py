@@ -1,0 +1,92 @@
+"""How the torch attentions group decodes, and the fused kernels' trial; what they compute is in other tests
+too.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from baton_engine.layers import attention_sdpa, attention_torch
+from baton_engine.layers.attention import KVShape, Span
+from baton_engine.layers.attention_sdpa import SDPAAttention, why_not_fused
+from baton_engine.layers.attention_torch import TorchAttention
+
+CPU = torch.device("cpu")
+SHAPE = KVShape(num_layers=1, num_kv_heads=2, head_dim=32, block_size=16, dtype=torch.float32)
+
+
+def decode(end: int) -> Span:
+    return Span(end - 1, 1, range(-(-end // 16)))
+
+
+def rows_of_groups(*ends: int) -> list[list[int]]:
+    plan = TorchAttention(SHAPE, 64, CPU).plan([decode(end) for end in ends])
+    return [group.rows.tolist() for group in plan.decodes]
+
+
+def test_decodes_of_like_lengths_go_together() -> None:
+    assert rows_of_groups(5, 300, 17) == [[0, 1, 2]]  # short ones anyway
+    assert rows_of_groups(100, 900, 500, 499, 1_000, 3) == [[1, 2, 4], [0, 3, 5]]
+    assert rows_of_groups(600, 1_000, 90, 40) == [[0, 1], [2, 3]]
+
+
+def test_a_group_gathers_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_torch, "MOST_GATHERED", 1_000)
+    assert rows_of_groups(300, 310, 320, 330) == [[1, 2, 3], [0]]
+    assert rows_of_groups(1_024) == [[0]]
+
+
+@pytest.mark.parametrize("window", [None, 50])
+def test_groups_do_not_change_what_is_computed(window: int | None) -> None:
+    ends = [600, 3, 1_000, 40, 900]
+    generator = torch.Generator().manual_seed(1)
+    blocks = torch.randperm(200, generator=generator).tolist()
+    attention = TorchAttention(SHAPE, 200, CPU)
+    spans: list[Span] = []
+    for end in ends:
+        own = [blocks.pop() for _ in range(-(-end // 16))]
+        spans.append(Span(end - 1, 1, own))
+        k, v, q = (torch.randn(end - 1, heads, 32, generator=generator) for heads in (2, 2, 6))
+        if end > 1:
+            attention.attend(0, q, k, v, attention.plan([Span(0, end - 1, own)]))
+    q, k, v = (torch.randn(len(ends), heads, 32, generator=generator) for heads in (6, 2, 2))
+    together = attention.plan(spans)
+    assert len(together.decodes) == 2
+    result = attention.attend(0, q, k, v, together, window)
+    for row, span in enumerate(spans):
+        one = slice(row, row + 1)
+        alone = attention.attend(0, q[one], k[one], v[one], attention.plan([span]), window)
+        assert torch.allclose(result[one], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [None, 9])
+def test_fused_prompts_give_what_the_reference_gives(window: int | None) -> None:
+    generator = torch.Generator().manual_seed(1)
+    fused, plain = SDPAAttention(SHAPE, 20, CPU), TorchAttention(SHAPE, 20, CPU)
+    assert not fused.fused  # float32: only on a GPU's demand, and here
+    fused.fused = True
+    for start, end in ((0, 70), (70, 71), (71, 300)):
+        spans = [Span(start, end - start, range(20))]
+        q, k, v = (torch.randn(end - start, heads, 32, generator=generator) for heads in (6, 2, 2))
+        ours = fused.attend(0, q, k, v, fused.plan(spans), window)
+        assert torch.allclose(ours, plain.attend(0, q, k, v, plain.plan(spans), window), atol=1e-5)
+
+
+def test_the_fused_kernels_are_tried_before_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = KVShape(2, 2, 32, 16, torch.bfloat16)
+    assert why_not_fused(shape, 6, CPU) is None
+    assert why_not_fused(SHAPE, 6, CPU) == "they are not for float32."
+
+    def missing(*_: object, **__: object) -> None:
+        raise RuntimeError("No available kernel. Aborting execution.")
+
+    monkeypatch.setattr(attention_sdpa, "scaled_dot_product_attention", missing)
+    assert "No available kernel" in (why_not_fused(shape, 6, CPU) or "")
+    aligned_otherwise = torch.nn.functional.scaled_dot_product_attention
+
+    def top_left(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: object) -> torch.Tensor:
+        return aligned_otherwise(q, k, v, is_causal=True, enable_gqa=True)
+
+    monkeypatch.setattr(attention_sdpa, "scaled_dot_product_attention", top_left)
+    assert "worst cosine" in (why_not_fused(shape, 6, CPU) or "")
