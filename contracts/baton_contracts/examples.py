@@ -136,7 +136,34 @@ EXAMPLES: dict[str, WireModel] = {
         guard="output_guardrails-99aabbcc",
     ),
     "Frame.data": frames.Data(**_FRAME, seq=1, text="No free", token_ids=(2082, 1822)),
+    "Frame.data.call": frames.Data(
+        **_FRAME,
+        seq=1,
+        reasoning="I look it up.",
+        tool_calls=(
+            frames.ToolCallPiece(index=0, call_id="call_5d1e", name="get_status", arguments='{"host": '),
+        ),
+        token_ids=(314,),
+    ),
+    "Frame.data.logprobs": frames.Data(
+        **_FRAME,
+        seq=1,
+        index=1,
+        text="No",
+        token_ids=(2082,),
+        logprobs=(
+            frames.TokenLogprob(
+                text="No",
+                token_bytes=(78, 111),
+                logprob=-0.25,
+                top=(frames.RatedToken(text="No", token_bytes=(78, 111), logprob=-0.25),),
+            ),
+        ),
+    ),
     "Frame.end": frames.End(**_FRAME, seq=2, finish_reason="stop", usage=USAGE, blocks_freed=4),
+    "Frame.end.several": frames.End(
+        **_FRAME, seq=2, finish_reason="stop", finish_reasons=("stop", "length"), usage=USAGE, blocks_freed=4
+    ),
     "Frame.error": frames.Error(
         **_FRAME,
         error=ErrorBody(code="upstream_error", message="The engine failed.", stop="engine_worker"),

@@ -16,7 +16,7 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import RequestId, SubjectToken
 from baton_contracts.subjects import Service
 
-FinishReason = Literal["stop", "length", "content_filter", "cancelled"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "cancelled"]
 
 
 class Usage(WireModel):
@@ -24,7 +24,8 @@ class Usage(WireModel):
     cached_tokens: int = Field(
         default=0, ge=0, description="Prompt tokens whose KV was found in the prefix cache."
     )
-    completion_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0, description="Of all answers together.")
+    reasoning_tokens: int = Field(default=0, ge=0, description="How many of them were thinking.")
 
 
 class FrameBase(WireModel):
@@ -51,15 +52,54 @@ class Prologue(FrameBase):
     gateway: SubjectToken
     guard: SubjectToken
     cache: Literal["none", "exact"] = "none"
+    num_answers: int = Field(default=1, ge=1, description="So many answers come, told apart by index.")
     citations: tuple[str, ...] = Field(default=(), description="Sources of [1], [2], … in order.")
 
 
+class ToolCallPiece(WireModel):
+    """A step's addition to one call: id and name come first and once, then pieces of its arguments."""
+
+    index: int = Field(ge=0, description="Of the call within its answer.")
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str = Field(default="", description="The next piece of a JSON object's text.")
+    is_whole: bool | None = Field(default=None, description="True: the arguments are complete.")
+
+    def then(self, later: ToolCallPiece) -> ToolCallPiece:
+        """Both, of one call, as one."""
+        return ToolCallPiece(
+            index=self.index,
+            call_id=self.call_id or later.call_id,
+            name=self.name or later.name,
+            arguments=self.arguments + later.arguments,
+            is_whole=self.is_whole or later.is_whole,
+        )
+
+
+class RatedToken(WireModel):
+    """A token and the natural logarithm of its probability by the model alone."""
+
+    text: str = Field(description="U+FFFD where it is half a character.")
+    token_bytes: tuple[int, ...] = Field(description="What it stands for, byte by byte.")
+    logprob: float = Field(description="At least -9999.")
+
+
+class TokenLogprob(RatedToken):
+    top: tuple[RatedToken, ...] = Field(default=(), description="The most likely ones, best first.")
+
+
 class Data(FrameBase):
-    """All the text and tokens of one engine step. `text` may be empty while characters are held back."""
+    """What one engine step added to one answer. All may be empty while characters are held back."""
 
     kind: Literal["data"] = Field(default="data")
-    text: str = ""
+    index: int = Field(default=0, ge=0, description="Of the answer.")
+    text: str = Field(default="", description="Of the answer proper.")
     token_ids: tuple[int, ...] = ()
+    reasoning: str | None = Field(default=None, description="Of the thinking before it.")
+    tool_calls: tuple[ToolCallPiece, ...] | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = Field(
+        default=None, description="One for each token that had been held until now; none without being asked."
+    )
 
 
 class Timings(WireModel):
@@ -75,10 +115,18 @@ class End(FrameBase):
     """The last frame of a successful (or cancelled) answer."""
 
     kind: Literal["end"] = Field(default="end")
-    finish_reason: FinishReason
+    finish_reason: FinishReason = Field(description="Of the first answer, or of all.")
+    finish_reasons: tuple[FinishReason, ...] = Field(
+        default=(), description="Of each answer by index, where there are several."
+    )
     usage: Usage
     blocks_freed: int = Field(default=0, ge=0, description="KV blocks that this request gave back.")
     timings: Timings | None = None
+
+    @property
+    def reasons(self) -> tuple[FinishReason, ...]:
+        """Of each answer, by index."""
+        return self.finish_reasons or (self.finish_reason,)
 
 
 class Error(FrameBase):

@@ -61,6 +61,9 @@ class GuardOutHandoff(Handoff):
 
     gateway: SubjectToken
     vault: str | None = None
+    name_sources: bool = Field(
+        default=True, description="False: no last line that says what [1], [2], … are; the form forbids it."
+    )
 
 
 class EngineWork(WireModel):

@@ -233,11 +233,20 @@ class PromptTokensDetails(HttpModel):
     cached_tokens: int = Field(ge=0)
 
 
+class CompletionTokensDetails(HttpModel):
+    reasoning_tokens: int = Field(ge=0)
+
+
 class CompletionUsage(HttpModel):
+    """Of all choices together."""
+
     prompt_tokens: int = Field(ge=0)
     completion_tokens: int = Field(ge=0)
     total_tokens: int = Field(ge=0)
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | None = Field(
+        default=None, description="Only there when the model thought first."
+    )
 
 
 class BatonExtras(HttpModel):
@@ -246,20 +255,63 @@ class BatonExtras(HttpModel):
     citations: list[str] = Field(description="Sources of [1], [2], … in order.")
 
 
-WireFinishReason = Literal["stop", "length", "content_filter"]
+WireFinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class CallFunction(HttpModel):
+    name: str
+    arguments: str = Field(description="JSON text; cut where the answer was cut.")
+
+
+class AnswerToolCall(HttpModel):
+    id: str
+    type: Literal["function"]
+    function: CallFunction
+
+
+class CallFunctionDelta(HttpModel):
+    name: str | None = None
+    arguments: str
+
+
+class ToolCallDelta(HttpModel):
+    """The first of a call has id, type and name; the others go on with its arguments."""
+
+    index: int = Field(ge=0)
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: CallFunctionDelta
+
+
+class TopLogprob(HttpModel):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class ChoiceLogprobs(HttpModel):
+    content: list[TokenLogprob]
+    refusal: None
 
 
 class AnswerMessage(HttpModel):
     role: Literal["assistant"]
-    content: str
+    content: str | None = Field(description="Null if the answer is nothing but tool calls.")
     refusal: None
+    reasoning: str | None = Field(default=None, description="What the model thought first.")
+    reasoning_content: str | None = Field(default=None, description="The same, under its other name.")
+    tool_calls: list[AnswerToolCall] | None = None
     baton: BatonExtras | None = None
 
 
 class Choice(HttpModel):
-    index: Literal[0]
+    index: int = Field(ge=0)
     message: AnswerMessage
-    logprobs: None
+    logprobs: ChoiceLogprobs | None
     finish_reason: WireFinishReason
 
 
@@ -276,12 +328,15 @@ class ChatCompletion(HttpModel):
 class Delta(HttpModel):
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 class ChunkChoice(HttpModel):
-    index: Literal[0]
+    index: int = Field(ge=0)
     delta: Delta
-    logprobs: None
+    logprobs: ChoiceLogprobs | None = Field(description="Of the tokens whose text comes by here.")
     finish_reason: WireFinishReason | None
 
 

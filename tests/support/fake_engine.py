@@ -26,9 +26,11 @@ from baton_engine import (
     RequestDelta,
     RequestFailure,
     Timings,
+    TokenLogprobs,
     Usage,
 )
 from baton_engine.kv_events import KVEventLog
+from baton_engine.text.answer_reader import AnswerPart, AnswerReader
 
 WORDS = ("The ", "answer ", "is ", "forty-", "two.")
 
@@ -51,6 +53,10 @@ class FakeTokenizer:
     """One token a word."""
 
     chat_template_source = "{{ messages }}"
+    eos_token_ids = frozenset({0})
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return f"<{token_id}>".encode()
 
     def encode(self, text: str) -> list[int]:
         return [1 for _ in text.split()]
@@ -65,8 +71,11 @@ class FakeTokenizer:
 
 @dataclass(eq=False)
 class _Held:
+    """Every one of its answers says the same words, in step."""
+
     asked: EngineRequest
     on_delta: Callable[[RequestDelta], None]
+    readers: dict[int, AnswerReader] = field(default_factory=dict[int, AnswerReader])
     queued_at: float = field(default_factory=time.time)
     scheduled_at: float | None = None
     first_token_at: float | None = None
@@ -75,6 +84,29 @@ class _Held:
     @property
     def num_prompt_tokens(self) -> int:
         return len(self.asked.prompt_token_ids or ())
+
+    @property
+    def num_answers(self) -> int:
+        """Known to be several from the first token on."""
+        return self.asked.sampling.n if self.emitted else 1
+
+    def read(self, index: int, text: str, *, at_end: bool) -> AnswerPart:
+        asked = self.asked.output_format
+        if asked.is_plain:
+            return AnswerPart(text)
+        if index not in self.readers:
+            self.readers[index] = AnswerReader(asked, f"{self.asked.request_id}/{index}")
+        part = self.readers[index].push(text)
+        return part.then(self.readers[index].finish()) if at_end else part
+
+    def logprobs(self) -> tuple[TokenLogprobs, ...]:
+        """One a word: minus its number, and as many better ones as were asked for."""
+        top = self.asked.sampling.logprobs
+        if top is None:
+            return ()
+        return (
+            TokenLogprobs(self.emitted, -float(self.emitted), tuple((at, -at / 10) for at in range(top))),
+        )
 
     @property
     def num_blocks(self) -> int:
@@ -216,11 +248,22 @@ class FakeEngine:
         held.first_token_at = held.first_token_at or time.time()
         bound = held.asked.sampling.max_tokens
         whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
-        delta = RequestDelta(held.asked.request_id, word, (held.emitted,))
         if whole or held.emitted == bound:
             self._finish(held, "stop" if whole else "length", text=word, token_ids=(held.emitted,))
-        else:
-            held.on_delta(delta)
+            return
+        for index in range(held.num_answers):
+            part = held.read(index, word, at_end=False)
+            held.on_delta(
+                RequestDelta(
+                    held.asked.request_id,
+                    part.text,
+                    (held.emitted,),
+                    index,
+                    held.logprobs(),
+                    reasoning=part.reasoning,
+                    tool_calls=part.tool_calls,
+                )
+            )
 
     def _finish(
         self,
@@ -233,10 +276,25 @@ class FakeEngine:
         blocks = held.num_blocks
         queue = self.running if held in self.running else self.waiting
         queue.remove(held)
-        last = RequestDelta(held.asked.request_id, text, token_ids, finish_reason=reason, error=failure)
         timings = Timings(held.queued_at, held.scheduled_at, held.first_token_at, time.time())
         usage = Usage(held.num_prompt_tokens, 0, held.emitted)
-        held.on_delta(replace(last, usage=usage, blocks_freed=blocks, timings=timings))
+        for index in range(held.num_answers):
+            part = held.read(index, text, at_end=True)
+            calls = index in held.readers and held.readers[index].num_calls
+            last = RequestDelta(
+                held.asked.request_id,
+                part.text,
+                token_ids,
+                index,
+                held.logprobs() if token_ids else (),
+                finish_reason="tool_calls" if calls and reason == "stop" else reason,
+                error=failure,
+                reasoning=part.reasoning,
+                tool_calls=part.tool_calls,
+            )
+            num_left = held.num_answers - 1 - index
+            freed = blocks if index == 0 else 0
+            held.on_delta(replace(last, usage=usage, blocks_freed=freed, timings=timings, num_left=num_left))
 
     def _step_done(self) -> None:
         if self._on_step:

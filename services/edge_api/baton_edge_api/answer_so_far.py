@@ -6,9 +6,10 @@ Owns the text and its times. Knows nothing of how the answer came or how it is s
 from __future__ import annotations
 
 from baton_contracts.envelope import Envelope
-from baton_contracts.frames import End, Prologue
+from baton_contracts.frames import Data, End, Prologue
 from baton_contracts.prompt import Message
 from baton_contracts.records import ConversationRecord, StoredMessage
+from baton_edge_api.answer_objects import AnswerParts
 from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.request_trace import RequestTrace
@@ -24,28 +25,25 @@ class AnswerSoFar:
         self._trace = trace
         self._began = began
         self._asked_at = asked_at
-        self._texts: list[str] = []
+        self.answers = [AnswerParts() for _ in range(question.chat.sampling.n)]
         self._times: list[float] = []
         self._recorded = False
         self.prologue: Prologue | None = None
         self.end: End | None = None
 
-    def add(self, text: str, at: float) -> None:
+    def add(self, frame: Data, at: float) -> None:
         """`at` is of the same clock as `began`, in seconds."""
-        self._texts.append(text)
-        self._times.append(at)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
+        if frame.index < len(self.answers):
+            self.answers[frame.index].add(frame)
+            self._times.append(at)
 
     async def keep(self, conversations: ConversationLog, seconds: float, *, cut_short: bool) -> None:
-        """Once: the first call counts. An answer that never began is not kept."""
+        """Once: the first call counts. An answer that never began is not kept; of several the first is."""
         prologue, end = self.prologue, self.end
         if prologue is None or self._recorded:
             return
         self._recorded = True
-        envelope, began = self._envelope, self._trace.wall()
+        envelope, began, first = self._envelope, self._trace.wall(), self.answers[0]
         record = ConversationRecord(
             request_id=envelope.request_id,
             run_id=envelope.run_id,
@@ -53,7 +51,8 @@ class AnswerSoFar:
             tenant=envelope.tenant,
             model=prologue.model,
             asked=tuple(_stored(message) for message in self._question.chat.messages),
-            answer=self.text,
+            answer=first.text,
+            tool_calls=first.whole_calls,
             cut_short=cut_short,
             finish_reason=end.finish_reason if end else None,
             created_at=self._asked_at,

@@ -17,9 +17,10 @@ from baton_common.frame_inbox import FrameQueue
 from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, Prologue
+from baton_contracts.frames import Data, End, FinishReason, Prologue
 from baton_edge_api import sse
 from baton_edge_api.actor import Desk
+from baton_edge_api.answer_objects import whole_answer
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_answer, error_event
 from baton_edge_api.conversation_log import ConversationLog
@@ -140,19 +141,19 @@ class ChatAnswer:
         )
         headers = [*_SSE_HEADERS, *self._baton_headers(prologue)]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._write(chunks.role())
+        await self._write(b"".join(map(chunks.role, range(question.chat.sampling.n))))
         self._watchdog.streams(self._ping)
         end = await self._pump(chunks)
-        await self._write(chunks.finish(end.finish_reason, prologue.citations) + self._usage(chunks, end))
+        await self._write(chunks.finish(self._reasons(end), prologue.citations) + self._usage(chunks, end))
         await self._keep(cut_short=False)
         await self._write(sse.DONE, more=False)
 
     async def _pump(self, chunks: sse.ChunkWriter) -> End:
         while isinstance(frame := await self._call.next(), Data):
             self._watchdog.last_frame = self._now()
-            if frame.text:
-                await self._write(chunks.text(frame.text))
-                self._so_far.add(frame.text, self._watchdog.last_write)
+            if event := chunks.data(frame):
+                await self._write(event)
+                self._so_far.add(frame, self._watchdog.last_write)
         return self._ended(frame)
 
     @staticmethod
@@ -179,18 +180,18 @@ class ChatAnswer:
     async def _whole(self, prologue: Prologue) -> None:
         while isinstance(frame := await self._call.next(), Data):
             self._watchdog.last_frame = self._now()
-            if frame.text:
-                self._so_far.add(frame.text, self._watchdog.last_frame)
+            self._so_far.add(frame, self._watchdog.last_frame)
         end = self._ended(frame)
         await self._keep(cut_short=False)
-        body = sse.whole_answer(
+        body = whole_answer(
             self._envelope.request_id,
             prologue.model,
             int(self._exchange.started),
-            self._so_far.text,
-            end.finish_reason,
+            self._so_far.answers,
+            self._reasons(end),
             end.usage,
             prologue.citations,
+            with_logprobs=self._question.chat.sampling.logprobs is not None,
         )
         await self._send_whole(Answer(200, body, [NO_STORE, *self._baton_headers(prologue)]))
 
@@ -211,6 +212,11 @@ class ChatAnswer:
             text = "The request was cancelled before its answer was complete."
             raise RequestFailed.because("client_closed_request", text)
         return end
+
+    def _reasons(self, end: End) -> tuple[FinishReason, ...]:
+        """One for each answer that was asked for."""
+        reasons = end.reasons[: len(self._so_far.answers)]
+        return reasons + reasons[-1:] * (len(self._so_far.answers) - len(reasons))
 
     def _baton_headers(self, prologue: Prologue | None) -> HeaderList:
         headers = [(b"x-conversation-id", self._envelope.conversation_id.encode())]

@@ -6,23 +6,17 @@ JSON string. Knows nothing of when events are sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 
-from baton_contracts.frames import Usage
+from baton_contracts.frames import Data, FinishReason, Usage
+from baton_edge_api.answer_objects import SYSTEM_FINGERPRINT, call_delta, logprobs_object, usage_object
 
 PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
 
-SYSTEM_FINGERPRINT = "baton-1"
-
-
-def usage_object(usage: Usage) -> dict[str, object]:
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-    }
+_NO_LOGPROBS = b'},"logprobs":null'
 
 
 class ChunkWriter:
@@ -37,49 +31,48 @@ class ChunkWriter:
             "system_fingerprint": SYSTEM_FINGERPRINT,
         }
         self._head = b"data: " + orjson.dumps(head)[:-1] + b',"choices":['
-        self._choice = self._head + b'{"index":0,"delta":'
         self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
-        self._before = self._choice + b'{"content":'
-        self._after = b'},"logprobs":null,"finish_reason":null}]' + self._tail
+        self._unfinished = b',"finish_reason":null}]' + self._tail
+        self._choices: dict[int, bytes] = {}
         self.include_usage = include_usage
 
-    def role(self) -> bytes:
-        delta = b'{"role":"assistant","content":""}'
-        return self._choice + delta + b',"logprobs":null,"finish_reason":null}]' + self._tail
+    def role(self, index: int = 0) -> bytes:
+        """The first event of an answer."""
+        delta = b'"role":"assistant","content":""'
+        return self._choice(index) + delta + _NO_LOGPROBS + self._unfinished
 
-    def text(self, text: str) -> bytes:
-        return self._before + orjson.dumps(text) + self._after
+    def data(self, frame: Data) -> bytes:
+        """What one frame added to its answer; nothing if that is held back."""
+        if not (frame.text or frame.reasoning or frame.tool_calls or frame.logprobs):
+            return b""
+        members: list[bytes] = []
+        if frame.reasoning:
+            text = orjson.dumps(frame.reasoning)
+            members += (b'"reasoning":' + text, b'"reasoning_content":' + text)
+        if frame.text or not (frame.reasoning or frame.tool_calls):
+            members.append(b'"content":' + orjson.dumps(frame.text))
+        if frame.tool_calls:
+            members.append(b'"tool_calls":' + orjson.dumps([call_delta(piece) for piece in frame.tool_calls]))
+        logprobs = _NO_LOGPROBS
+        if frame.logprobs:
+            logprobs = b'},"logprobs":' + orjson.dumps(logprobs_object(frame.logprobs))
+        return self._choice(frame.index) + b",".join(members) + logprobs + self._unfinished
 
-    def finish(self, reason: str, citations: tuple[str, ...]) -> bytes:
-        last = b'{},"logprobs":null,"finish_reason":' + orjson.dumps(reason) + b"}]"
-        extras = b',"baton":' + orjson.dumps({"citations": citations}) if citations else b""
-        return self._choice + last + extras + self._tail
+    def finish(self, reasons: Sequence[FinishReason], citations: tuple[str, ...]) -> bytes:
+        """The last event of each answer; the sources go with the last one."""
+        events: list[bytes] = []
+        for index, reason in enumerate(reasons):
+            is_last = index == len(reasons) - 1
+            extras = b',"baton":' + orjson.dumps({"citations": citations}) if citations and is_last else b""
+            ending = _NO_LOGPROBS + b',"finish_reason":' + orjson.dumps(reason) + b"}]"
+            events.append(self._choice(index) + ending + extras + self._tail)
+        return b"".join(events)
 
     def usage(self, usage: Usage) -> bytes:
         return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
 
-
-def whole_answer(
-    request_id: str,
-    model: str,
-    created: int,
-    text: str,
-    reason: str,
-    usage: Usage,
-    citations: tuple[str, ...],
-) -> bytes:
-    """The body of an answer that is not streamed."""
-    message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
-    if citations:
-        message["baton"] = {"citations": citations}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-    answer = {
-        "id": f"chatcmpl-{request_id}",
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "system_fingerprint": SYSTEM_FINGERPRINT,
-        "choices": [choice],
-        "usage": usage_object(usage),
-    }
-    return orjson.dumps(answer)
+    def _choice(self, index: int) -> bytes:
+        found = self._choices.get(index)
+        if found is None:
+            found = self._choices[index] = self._head + b'{"index":%d,"delta":{' % index
+        return found

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from baton_contracts import frames
 from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_engine import (
     EngineError,
-    RequestDelta,
     RequestFailure,
     RequestRejected,
     Timings,
@@ -50,6 +47,7 @@ def usage(counted: Usage | None) -> frames.Usage:
         prompt_tokens=counted.prompt_tokens,
         cached_tokens=counted.cached_tokens,
         completion_tokens=counted.completion_tokens,
+        reasoning_tokens=counted.reasoning_tokens,
     )
 
 
@@ -62,8 +60,3 @@ def timings(seen: Timings | None) -> frames.Timings | None:
         first_token_at=seen.first_token_at,
         finished_at=seen.finished_at,
     )
-
-
-def finish_reason(delta: RequestDelta) -> frames.FinishReason:
-    """Of a last delta that is not an error."""
-    return cast("frames.FinishReason", delta.finish_reason)

@@ -18,10 +18,11 @@ from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Cancel, Data, End, Error, Prologue, Usage
+from baton_contracts.frames import Cancel, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack, EngineHandoff
 from baton_engine import Admission, CancelReport, EngineError, EngineRequest, RequestDelta
 from baton_engine_worker import asking, translation
+from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
@@ -61,6 +62,7 @@ class EngineRun:
         self._engine_id = f"{envelope.request_id}-{envelope.run_id}-{envelope.attempt}"
         self._deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
         self._submitted = asyncio.Event()
+        self._answers = AnswerFrames(ctx.request_id, ctx.node.instance, worker.engine.tokenizer)
         self._last: RequestDelta | None = None
         self._first_sent_at: float | None = None
         self._num_steps = 0
@@ -169,6 +171,7 @@ class EngineRun:
             replica=ctx.node.instance,
             gateway=handoff.gateway,
             guard=handoff.guard,
+            num_answers=handoff.work.sampling.n,
             citations=handoff.work.prompt.citations,
         )
 
@@ -176,20 +179,15 @@ class EngineRun:
         while self._last is None:
             delta = await self._deltas.get()
             self._num_steps += bool(delta.token_ids)
-            if delta.text or delta.token_ids:
-                await stream.send(
-                    Data(
-                        request_id=self._ctx.request_id,
-                        sender=self._ctx.node.instance,
-                        seq=0,
-                        text=delta.text,
-                        token_ids=delta.token_ids,
-                    )
-                )
+            data = self._answers.data(delta)
+            if data is not None:
+                await stream.send(data)
                 self._first_sent_at = self._first_sent_at or self._ctx.node.clock.wall()
-            if delta.finish_reason is not None:
+            if delta.ends_request:
                 self._last = delta
-                await self._send_last(stream, delta)
+                await self._send_last(stream)
+            elif delta.finish_reason == "error":
+                self._worker.engine.cancel(self._engine_id)
 
     async def _send_error(self, stream: FrameStream, error: ErrorBody, usage: Usage | None = None) -> None:
         ctx = self._ctx
@@ -198,23 +196,12 @@ class EngineRun:
         )
         await stream.send(frame)
 
-    async def _send_last(self, stream: FrameStream, delta: RequestDelta) -> None:
-        request_id, sender = self._ctx.request_id, self._ctx.node.instance
-        usage = translation.usage(delta.usage)
-        if delta.finish_reason == "error":
-            await self._send_error(stream, translation.failure(delta.error), usage)
-            return
-        await stream.send(
-            End(
-                request_id=request_id,
-                sender=sender,
-                seq=0,
-                finish_reason=translation.finish_reason(delta),
-                usage=usage,
-                blocks_freed=delta.blocks_freed or 0,
-                timings=translation.timings(delta.timings),
-            )
-        )
+    async def _send_last(self, stream: FrameStream) -> None:
+        answers = self._answers
+        if answers.has_failed:
+            await self._send_error(stream, translation.failure(answers.failure), answers.usage())
+        else:
+            await stream.send(answers.end())
 
     def _watch_peers(self) -> Callable[[], None]:
         """Whoever waits for this answer: if one of them is gone, nobody can be told it any more."""
@@ -260,11 +247,11 @@ class EngineRun:
         last, ctx = self._last, self._ctx
         if last is None:
             return
-        if last.usage:
-            ctx.attributes["completion_tokens"] = last.usage.completion_tokens
-            ctx.attributes["cached_tokens"] = last.usage.cached_tokens
+        usage = self._answers.usage()
+        ctx.attributes["completion_tokens"] = usage.completion_tokens
+        ctx.attributes["cached_tokens"] = usage.cached_tokens
         ctx.attributes["finish_reason"] = last.finish_reason or "error"
-        ctx.attributes["blocks_freed"] = last.blocks_freed or 0
+        ctx.attributes["blocks_freed"] = self._answers.blocks_freed()
         if self._worker.engine.state == "ready":
             ctx.attributes["kv_usage"] = round(self._worker.engine.stats().kv_usage, 4)
         record_phases(

@@ -77,7 +77,12 @@ class Gateway:
         gateway = ctx.node.instance
         ack = await ctx.hand_on(
             subjects.guard_out(ctx.request_id),
-            lambda envelope: GuardOutHandoff(envelope=envelope, gateway=gateway, vault=handoff.vault),
+            lambda envelope: GuardOutHandoff(
+                envelope=envelope,
+                gateway=gateway,
+                vault=handoff.vault,
+                name_sources=handoff.chat.sampling.structured is None,
+            ),
             to="output_guardrails",
         )
         return ack.instance
@@ -101,8 +106,12 @@ class Gateway:
 
     def _remember(self, key: str, last: Attempt) -> None:
         """Only whole answers, as the engine wrote them."""
-        if last.usage and last.finish_reason in ("stop", "length"):
-            self.cache.put(key, CachedAnswer(last.text, last.finish_reason, last.usage))
+        if not last.can_be_repeated:
+            return
+        if last.usage and last.finish_reason in ("stop", "tool_calls", "length"):
+            calls = tuple(call for _, call in sorted(last.calls.items()))
+            answer = CachedAnswer(last.text, last.finish_reason, last.usage, "".join(last.reasoning), calls)
+            self.cache.put(key, answer)
 
 
 def _describe(ctx: RequestContext, last: Attempt) -> None:

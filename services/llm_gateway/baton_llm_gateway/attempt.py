@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, FinishReason, Usage
+from baton_contracts.frames import Data, End, FinishReason, ToolCallPiece, Usage
 from baton_contracts.records import Outcome, UsageRecord
 
 
@@ -24,6 +24,10 @@ class Attempt:
     """None until a replica accepted: then no model has been called yet."""
     token_ids: list[int] = field(default_factory=list[int])
     pieces: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
+    can_be_repeated: bool = True
+    """From what is kept here: there was one answer, and nothing but what a cache keeps of it."""
     usage: Usage | None = None
     outcome: Outcome | None = None
     finish_reason: FinishReason | None = None
@@ -45,8 +49,16 @@ class Attempt:
 
     def add(self, frame: Data) -> None:
         self.token_ids.extend(frame.token_ids)
+        if frame.index or frame.logprobs:
+            self.can_be_repeated = False
+            return
         if frame.text:
             self.pieces.append(frame.text)
+        if frame.reasoning:
+            self.reasoning.append(frame.reasoning)
+        for piece in frame.tool_calls or ():
+            begun = self.calls.get(piece.index)
+            self.calls[piece.index] = begun.then(piece) if begun else piece
 
     def end(self, frame: End) -> None:
         self.usage, self.finish_reason, self.confirmed = frame.usage, frame.finish_reason, True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox
 from baton_contracts import subjects
@@ -37,9 +39,13 @@ async def send_cached(
             citations=citations,
         )
     )
-    for start in range(0, len(answer.text), PIECE_CHARACTERS):
-        piece = answer.text[start : start + PIECE_CHARACTERS]
+    for piece in _pieces(answer.reasoning):
+        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, reasoning=piece))
+    for piece in _pieces(answer.text):
         await stream.send(Data(request_id=request_id, sender=gateway, seq=0, text=piece))
+    if answer.tool_calls:
+        calls = answer.tool_calls
+        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, tool_calls=calls))
     await stream.send(
         End(
             request_id=request_id,
@@ -50,6 +56,11 @@ async def send_cached(
         )
     )
     outbox.ended(stream)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        yield text[start : start + PIECE_CHARACTERS]
 
 
 def cache_hit_record(

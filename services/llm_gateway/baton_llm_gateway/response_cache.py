@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from baton_common.clock import Clock
-from baton_contracts.frames import FinishReason, Usage
+from baton_contracts.frames import FinishReason, ToolCallPiece, Usage
 from baton_contracts.prompt import ChatRequest, Message, Prompt, Sampling
 
 ENTRY_OVERHEAD_BYTES = 512
@@ -21,13 +21,18 @@ ENTRY_OVERHEAD_BYTES = 512
 
 @dataclass(frozen=True)
 class CachedAnswer:
+    """One answer: its text, and what stood beside it. Logprobs and further answers are not kept."""
+
     text: str
     finish_reason: FinishReason
     usage: Usage
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallPiece, ...] = ()
 
     @property
     def num_bytes(self) -> int:
-        return len(self.text.encode()) + ENTRY_OVERHEAD_BYTES
+        calls = sum(len(call.encode()) for call in self.tool_calls)
+        return len(self.text.encode()) + len(self.reasoning.encode()) + calls + ENTRY_OVERHEAD_BYTES
 
 
 def cache_key(*, tenant_id: str, model: str, prompt: Prompt, chat: ChatRequest, policy_version: str) -> str:

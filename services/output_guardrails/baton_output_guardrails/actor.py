@@ -14,9 +14,10 @@ from baton_common.frame_sender import FrameOutbox
 from baton_common.vault import Vault, VaultError
 from baton_contracts import subjects
 from baton_contracts.handoffs import Ack, GuardOutHandoff
+from baton_output_guardrails.answer_filter import FilterRules
+from baton_output_guardrails.answers import Answers
 from baton_output_guardrails.deny import DenyRules
 from baton_output_guardrails.pump import Patience, Pump, cancel_everywhere
-from baton_output_guardrails.stream_filter import StreamFilter
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class OutputGuard:
     patience: Patience = field(default_factory=Patience)
 
     async def handle(self, ctx: RequestContext, handoff: GuardOutHandoff) -> None:
-        text = StreamFilter(self._values(ctx, handoff), self.rules, monitor=self.monitor)
+        rules = FilterRules(self._values(ctx, handoff), self.rules, self.monitor)
+        answers = Answers(rules, name_sources=handoff.name_sources)
         queue = self._open(ctx)
         out = self.outbox.open(
             subjects.reply(ctx.envelope.edge, ctx.request_id), ctx.request_id, ctx.envelope.attempt
         )
         node = ctx.node
-        pump = Pump(node.bus, queue, out, text, patience=self.patience, wall=node.clock.wall)
+        pump = Pump(node.bus, queue, out, answers, patience=self.patience, wall=node.clock.wall)
         unwatch = node.leases.watch(handoff.gateway, pump.gateway_lost)
         ctx.on_cancel = pump.on_cancel
         try:
@@ -50,7 +52,7 @@ class OutputGuard:
             unwatch()
             queue.close()
             self.outbox.ended(out)
-            _trace(ctx, pump, text)
+            _trace(ctx, pump, answers)
 
     def _values(self, ctx: RequestContext, handoff: GuardOutHandoff) -> dict[str, str]:
         if handoff.vault is None:
@@ -69,7 +71,7 @@ class OutputGuard:
             raise RequestFailed.because("conflict", message, stop="output_guardrails") from None
 
 
-def _trace(ctx: RequestContext, pump: Pump, text: StreamFilter) -> None:
+def _trace(ctx: RequestContext, pump: Pump, answers: Answers) -> None:
     tally = pump.tally
     now = ctx.node.clock.wall()
     ctx.spans.add(
@@ -79,9 +81,9 @@ def _trace(ctx: RequestContext, pump: Pump, text: StreamFilter) -> None:
         attributes={
             "frames": tally.frames,
             "attempts": len(tally.attempts),
-            "blocked": text.blocked,
-            "rules_hit": tuple(sorted(set(text.hits))),
-            "held_back_max_chars": text.held_chars_max,
+            "blocked": answers.any_blocked,
+            "rules_hit": tuple(sorted(set(answers.hits))),
+            "held_back_max_chars": answers.held_chars_max,
             "busy_ms": round(tally.busy_seconds * 1e3, 3),
             "added_us_per_frame": round(tally.busy_seconds / max(1, tally.frames) * 1e6, 1),
             "added_us_max": round(tally.busiest_seconds * 1e6, 1),

@@ -97,6 +97,15 @@ class DenyWindow:
     def held_chars(self) -> int:
         return len(self._held)
 
+    @property
+    def num_decided(self) -> int:
+        """Characters that have gone out, or never will."""
+        return self._base
+
+    @property
+    def num_seen(self) -> int:
+        return self._base + len(self._held)
+
     def push(self, piece: Piece) -> str:
         if self.blocked:
             return ""

@@ -19,8 +19,8 @@ from baton_common.frame_sender import FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_contracts.frames import Cancel, Data, End, Error, FinishReason, Prologue, Usage
-from baton_output_guardrails.sources import SourceLine
-from baton_output_guardrails.stream_filter import StreamFilter
+from baton_output_guardrails.answer_filter import Passed
+from baton_output_guardrails.answers import Answers
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Pump:
         bus: Bus,
         queue: FrameQueue,
         out: FrameStream,
-        text: StreamFilter,
+        answers: Answers,
         *,
         patience: Patience,
         wall: Callable[[], float],
@@ -68,11 +68,10 @@ class Pump:
         self._bus = bus
         self._queue = queue
         self._out = out
-        self._text = text
+        self._answers = answers
         self._patience = patience
         self._wall = wall
         self._prologue_sent = False
-        self._sources = SourceLine(())
         self._stopping: FinishReason | None = None
         """Set once the answer is not to go on; the engine's End is only awaited for its usage."""
         self._ended = False
@@ -164,7 +163,7 @@ class Pump:
             self._parked_end = None
         if not self._prologue_sent:
             self._prologue_sent = True
-            self._sources = SourceLine(frame.citations)
+            self._answers.begin(frame)
             await self._out.send(frame)
 
     async def _on_data(self, frame: Data) -> None:
@@ -173,9 +172,8 @@ class Pump:
         if self._stopping:
             return
         self.tally.completion_tokens += len(frame.token_ids)
-        self._sources.see(frame.text)
-        await self._send_text(frame, self._text.push(frame.text))
-        if self._text.blocked:
+        await self._send(frame.index, self._answers.push(frame))
+        if self._answers.blocked:
             self._stopping = "content_filter"
             await self._cancel("content_filter")
             self._arm(self._patience.cancel, "content_filter", "The answer was stopped by an output rule.")
@@ -187,14 +185,14 @@ class Pump:
             self._arm(self._patience.takeover, "stop_lost", text)
             self._parked_end = frame.model_copy(update={"seq": -1})
             return
-        reason = self._stopping or frame.finish_reason
         if self._stopping is None:
-            rest = self._text.push(self._sources.line()) + self._text.flush()
-            if rest:
-                await self._send_text(frame, rest)
-            if self._text.blocked:
-                reason = "content_filter"
-        await self._end(frame.model_copy(update={"finish_reason": reason}))
+            for index, rest in self._answers.finish(frame.reasons):
+                await self._send(index, rest)
+            reasons = self._answers.reasons(frame.reasons)
+        else:
+            reasons = (self._stopping,) * len(frame.reasons)
+        several = reasons if frame.finish_reasons else ()
+        await self._end(frame.model_copy(update={"finish_reason": reasons[0], "finish_reasons": several}))
 
     async def _on_error(self, frame: Error) -> None:
         if not frame.final:
@@ -218,8 +216,19 @@ class Pump:
             self._ended = True
             await self._out.send(frame)
 
-    async def _send_text(self, frame: Data | End, text: str) -> None:
-        await self._out.send(Data(request_id=frame.request_id, sender=frame.sender, seq=0, text=text))
+    async def _send(self, index: int, passed: Passed) -> None:
+        await self._out.send(
+            Data(
+                request_id=self._out.request_id,
+                sender=self._out.sender,
+                seq=0,
+                index=index,
+                text=passed.text,
+                reasoning=passed.reasoning or None,
+                tool_calls=passed.tool_calls or None,
+                logprobs=passed.logprobs or None,
+            )
+        )
 
     async def _end(self, frame: End) -> None:
         self._ended = True

@@ -22,8 +22,9 @@ from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling
 from baton_contracts.spans import Span, SpanBatch
 from baton_engine import AsyncEngine
 from baton_engine_worker import __main__ as worker_main
-from baton_engine_worker import lifecycle, translation
+from baton_engine_worker import lifecycle
 from baton_engine_worker.__main__ import wire
+from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
 from tests.support.fake_engine import FakeEngine, Script
@@ -246,10 +247,10 @@ async def test_an_error_of_one_request_is_not_final_and_carries_what_was_used() 
 async def test_a_bug_on_the_way_out_is_an_error_for_the_gateway_and_ends_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(delta: Any) -> Any:
-        raise RuntimeError(delta.finish_reason)
+    def broken(answers: AnswerFrames) -> End:
+        raise RuntimeError(answers.usage())
 
-    monkeypatch.setattr(translation, "finish_reason", broken)
+    monkeypatch.setattr(AnswerFrames, "end", broken)
     async with worker() as bench:
         await bench.hand(bench.handoff())
         last = (await bench.answer())[-1]

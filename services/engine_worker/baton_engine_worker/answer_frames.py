@@ -1,0 +1,131 @@
+"""What the engine says of one request, in the contract's words: deltas as frames, sums at the end. Pure.
+
+A request with several answers ends when the last of them does. If one fails, the request has failed: the
+others are not worth finishing, since whoever tries again asks for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from baton_contracts.frames import (
+    Data,
+    End,
+    FinishReason,
+    RatedToken,
+    TokenLogprob,
+    ToolCallPiece,
+    Usage,
+)
+from baton_engine import RequestDelta, RequestFailure, TokenLogprobs
+from baton_engine_worker import translation
+
+LOWEST_LOGPROB = -9999.0
+"""JSON knows no infinity."""
+
+
+class AnswerFrames:
+    def __init__(self, request_id: str, sender: str, tokenizer: Any) -> None:
+        self._request_id = request_id
+        self._sender = sender
+        self._tokenizer = tokenizer
+        self._last: dict[int, RequestDelta] = {}
+        """The last delta of each answer that has ended, by index."""
+
+    @property
+    def has_failed(self) -> bool:
+        return any(last.finish_reason == "error" for last in self._last.values())
+
+    @property
+    def failure(self) -> RequestFailure | None:
+        return next((last.error for last in self._last.values() if last.error), None)
+
+    def data(self, delta: RequestDelta) -> Data | None:
+        """None for a delta that adds nothing."""
+        if delta.finish_reason is not None:
+            self._last[delta.index] = delta
+        if not (delta.text or delta.token_ids or delta.reasoning or delta.tool_calls):
+            return None
+        return Data(
+            request_id=self._request_id,
+            sender=self._sender,
+            seq=0,
+            index=delta.index,
+            text=delta.text,
+            token_ids=delta.token_ids,
+            reasoning=delta.reasoning or None,
+            tool_calls=_tool_calls(delta),
+            logprobs=self._logprobs(delta),
+        )
+
+    def end(self) -> End:
+        reasons = self._reasons()
+        last = max(self._last.values(), key=_finished_at)
+        return End(
+            request_id=self._request_id,
+            sender=self._sender,
+            seq=0,
+            finish_reason=reasons[0],
+            finish_reasons=reasons if len(reasons) > 1 else (),
+            usage=self.usage(),
+            blocks_freed=self.blocks_freed(),
+            timings=translation.timings(last.timings),
+        )
+
+    def usage(self) -> Usage:
+        """The prompt counts once, the tokens of all answers count."""
+        counted = [last.usage for _, last in sorted(self._last.items()) if last.usage]
+        if not counted:
+            return Usage()
+        return translation.usage(counted[0]).model_copy(
+            update={
+                "completion_tokens": sum(each.completion_tokens for each in counted),
+                "reasoning_tokens": sum(each.reasoning_tokens for each in counted),
+            }
+        )
+
+    def blocks_freed(self) -> int:
+        return sum(last.blocks_freed or 0 for last in self._last.values())
+
+    def _reasons(self) -> tuple[FinishReason, ...]:
+        """By index. A request of which anything was cancelled is cancelled."""
+        ended = [last for _, last in sorted(self._last.items())]
+        if any(last.finish_reason == "cancelled" for last in ended):
+            return ("cancelled",)
+        return tuple(cast("FinishReason", last.finish_reason) for last in ended)
+
+    def _logprobs(self, delta: RequestDelta) -> tuple[TokenLogprob, ...] | None:
+        """Without the token that ended the answer: it has no text."""
+        entries = delta.logprobs
+        if entries and delta.finish_reason in ("stop", "tool_calls") and delta.stop_reason is None:
+            ends = entries[-1].token_id in self._tokenizer.eos_token_ids
+            entries = entries[:-1] if ends else entries
+        return tuple(map(self._logprob, entries)) or None
+
+    def _logprob(self, entry: TokenLogprobs) -> TokenLogprob:
+        rated = self._rated(entry.token_id, entry.logprob)
+        top = tuple(self._rated(token_id, logprob) for token_id, logprob in entry.top)
+        return TokenLogprob(text=rated.text, token_bytes=rated.token_bytes, logprob=rated.logprob, top=top)
+
+    def _rated(self, token_id: int, logprob: float) -> RatedToken:
+        raw: bytes = self._tokenizer.token_bytes(token_id)
+        text = raw.decode("utf-8", "replace")
+        return RatedToken(text=text, token_bytes=tuple(raw), logprob=max(logprob, LOWEST_LOGPROB))
+
+
+def _tool_calls(delta: RequestDelta) -> tuple[ToolCallPiece, ...] | None:
+    pieces = (
+        ToolCallPiece(
+            index=call.index,
+            call_id=call.call_id,
+            name=call.name,
+            arguments=call.arguments,
+            is_whole=call.is_whole or None,
+        )
+        for call in delta.tool_calls
+    )
+    return tuple(pieces) or None
+
+
+def _finished_at(last: RequestDelta) -> float:
+    return last.timings.finished_at if last.timings else 0.0

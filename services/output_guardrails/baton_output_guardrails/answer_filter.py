@@ -1,0 +1,135 @@
+"""The filter of one answer of a request: text, thinking and each call's arguments, each on its own.
+
+Owns which parts there are, and the logprobs, which stay with the text of their tokens: while that is held
+they are, and what is banned takes them along. Knows no order of frames and no bus.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from baton_contracts.frames import Data, TokenLogprob, ToolCallPiece
+from baton_output_guardrails.argument_filter import ArgumentFilter
+from baton_output_guardrails.deny import DenyRules
+from baton_output_guardrails.stream_filter import StreamFilter
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What may go out now."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallPiece, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.reasoning or self.tool_calls or self.logprobs)
+
+
+@dataclass(frozen=True)
+class FilterRules:
+    """What the filters of all answers of a request share."""
+
+    values: Mapping[str, str]
+    deny: DenyRules
+    monitor: bool = False
+
+    def text(self) -> StreamFilter:
+        return StreamFilter(self.values, self.deny, monitor=self.monitor)
+
+    def name(self) -> StreamFilter:
+        """Of a function: judged, never restored."""
+        return StreamFilter({}, self.deny, monitor=self.monitor)
+
+    def arguments(self) -> ArgumentFilter:
+        return ArgumentFilter(self.values, self.deny, monitor=self.monitor)
+
+
+@dataclass(frozen=True)
+class _HeldLogprobs:
+    """To go out once each of these filters has passed on so much."""
+
+    places: tuple[tuple[StreamFilter, int], ...]
+    logprobs: tuple[TokenLogprob, ...]
+
+    @property
+    def are_free(self) -> bool:
+        return all(part.num_passed >= place for part, place in self.places)
+
+
+class AnswerFilter:
+    """However its text is cut, the same text comes out."""
+
+    def __init__(self, rules: FilterRules) -> None:
+        self._rules = rules
+        self._text = rules.text()
+        self._reasoning = rules.text()
+        self._names: list[StreamFilter] = []
+        self._calls: dict[int, ArgumentFilter] = {}
+        self._held: deque[_HeldLogprobs] = deque()
+        self._finished = False
+
+    @property
+    def blocked(self) -> bool:
+        return any(part.blocked for part in self._parts())
+
+    @property
+    def hits(self) -> tuple[str, ...]:
+        return tuple(hit for part in self._parts() for hit in part.hits)
+
+    @property
+    def held_chars_max(self) -> int:
+        return max(part.held_chars_max for part in self._parts())
+
+    def push(self, frame: Data) -> Passed:
+        """Nothing more comes out of an answer in which something banned was found."""
+        if self.blocked or self._finished:
+            return Passed()
+        text = self._text.push(frame.text)
+        reasoning = self._reasoning.push(frame.reasoning) if frame.reasoning else ""
+        calls = tuple(self._call(piece) for piece in frame.tool_calls or ())
+        if any(name.blocked for name in self._names):
+            return Passed(text, reasoning)
+        if frame.logprobs:
+            self._held.append(_HeldLogprobs(self._places(), frame.logprobs))
+        return Passed(text, reasoning, calls, () if self.blocked else self._free_logprobs())
+
+    def finish(self, more_text: str = "") -> Passed:
+        """The answer is over: what was held back, unless it is banned. `more_text` goes behind it."""
+        if self.blocked or self._finished:
+            return Passed()
+        self._finished = True
+        text = self._text.push(more_text) + self._text.flush()
+        reasoning = self._reasoning.flush()
+        rests = ((index, part.flush()) for index, part in self._calls.items())
+        calls = tuple(ToolCallPiece(index=index, arguments=rest) for index, rest in rests if rest)
+        return Passed(text, reasoning, calls, () if self.blocked else self._free_logprobs())
+
+    def _call(self, piece: ToolCallPiece) -> ToolCallPiece:
+        if piece.name is not None:
+            judged = self._rules.name()
+            judged.push(piece.name)
+            judged.flush()
+            self._names.append(judged)
+        part = self._calls.setdefault(piece.index, self._rules.arguments())
+        arguments = part.push(piece.arguments)
+        if piece.is_whole:
+            arguments += part.flush()
+        return piece.model_copy(update={"arguments": arguments})
+
+    def _parts(self) -> list[StreamFilter]:
+        return [self._text, self._reasoning, *self._names, *(part.filter for part in self._calls.values())]
+
+    def _places(self) -> tuple[tuple[StreamFilter, int], ...]:
+        texts = ((part, part.num_fed) for part in (self._text, self._reasoning))
+        calls = ((part.filter, part.num_fed) for part in self._calls.values())
+        return (*texts, *calls)
+
+    def _free_logprobs(self) -> tuple[TokenLogprob, ...]:
+        free: list[TokenLogprob] = []
+        while self._held and (self._finished or self._held[0].are_free):
+            free.extend(self._held.popleft().logprobs)
+        return tuple(free)
