@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
+from baton_engine.text import Tokenizer
 from bench.peers import environments, weights
 from bench.peers.environments import Missing
 from bench.peers.load_client import Body, Target
@@ -33,6 +32,7 @@ CONTEXT = 2_304
 
 MAX_SEQUENCES = 32
 KEY = "sk-baton-bench"
+SYSTEM_PROMPT = "You are a helpful assistant."
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def _baton(quantization: str | None) -> Callable[[Place, int], Command]:
 
 def _relay(place: Place, port: int) -> Command:
     """The whole system, all stops on, its engine in bf16; a state folder of its own, the models shared.
-    It takes text: the same ids decoded, in the chat template (a few tokens more)."""
+    It takes text: the same ids decoded, fewer of them, so that text and chat template together have as many
+    tokens as the others get."""
     if place.model != weights.DEFAULT_MODEL:
         raise Missing(f"the relay is measured with {weights.DEFAULT_MODEL} only")
     model = place.model_folder
@@ -103,10 +104,17 @@ def _relay(place: Place, port: int) -> Command:
         "BATON_DEV_KEY": KEY,
         "BATON_LARGE_MODEL": "off",
     }
-    decode = Tokenizer.from_file(str(model / "tokenizer.json")).decode
+    tokenizer = Tokenizer.load(model)
 
     def asked(prompt: Sequence[int]) -> Body:
-        messages = [{"role": "user", "content": decode(list(prompt))}]
+        num_kept = len(prompt)
+        while True:
+            text = tokenizer.decode(list(prompt[:num_kept]))
+            messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": text}]
+            too_many = len(tokenizer.apply_chat_template(messages)) - len(prompt)
+            if too_many <= 0:
+                break
+            num_kept -= too_many
         return {"model": place.model, "messages": messages, "retrieval": "off"}
 
     def target(port: int) -> Target:
