@@ -78,6 +78,9 @@ class TinyCheckpoint:
             yield f"{prefix}.mlp.gate_proj.weight", (inner, hidden)
             yield f"{prefix}.mlp.up_proj.weight", (inner, hidden)
             yield f"{prefix}.mlp.down_proj.weight", (hidden, inner)
+            if config.get("mlp_bias"):
+                for name, size in (("gate", inner), ("up", inner), ("down", hidden)):
+                    yield f"{prefix}.mlp.{name}_proj.bias", (size,)
         yield "model.norm.weight", (hidden,)
         if not config["tie_word_embeddings"]:
             yield "lm_head.weight", (config["vocab_size"], hidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,11 @@ def prefix_hit(folder: Path, prompts: Sequence[Prompt], num_tokens: int, **confi
         Answer(first.token_ids[:half] + second.token_ids, first.logprobs[:half] + second.logprobs)
         for first, second in zip(cold, warm, strict=True)
     ]
+
+
+def answers_of(folder: Path, **config: Any) -> Callable[[Sequence[Prompt], int], list[Answer]]:
+    """An engine of this configuration, to be asked several times."""
+    return partial(_answers, _engine(folder, **config))
 
 
 Way = Callable[..., list[Answer]]

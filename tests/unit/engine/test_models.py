@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from baton_engine.layers.attention import KVShape, Span
 from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models import build_model, supported_model_types
 from baton_engine.models.decoder import DecoderModel
+from baton_engine.weights import open_checkpoint
 from tests.support.engine_driver import add, ask, drain, token_ids
 from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint, tiny_engine
 
@@ -31,6 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama tied": {"tie_word_embeddings": True},
     "llama biased, wide heads": {"attention_bias": True, "head_dim": 16},
+    "llama, biases in the MLP": {"mlp_bias": True},
+    "llama, newer keys": {"rope_parameters": LLAMA3_SCALING | {"rope_theta": 500_000.0}},
     "llama, no groups": {"num_key_value_heads": 4},
     "llama, one group": {"num_key_value_heads": 1},
     "llama, linear scaling": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
@@ -49,6 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     "qwen3 without head_dim, a window": QWEN2_WINDOW | {"model_type": "qwen3", "max_window_layers": 0},
     "mistral": {"model_type": "mistral", "sliding_window": None},
     "mistral, a window": {"model_type": "mistral", "sliding_window": 7},
+    "mistral, wide heads, tied": {"model_type": "mistral", "head_dim": 16, "tie_word_embeddings": True},
     "yarn": {"rope_scaling": YARN},
     "yarn, tuned": {
         "rope_scaling": YARN | {"beta_fast": 4, "beta_slow": 2, "attention_factor": 1.5, "truncate": False}
@@ -58,15 +63,19 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def reference_logits(checkpoint: TinyCheckpoint, token_ids: list[int]) -> torch.Tensor:
+def reference_model(checkpoint: TinyCheckpoint) -> Any:
     config = AutoConfig.for_model(**checkpoint.config)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     missing, unexpected = model.load_state_dict(dict(checkpoint.tensors()), strict=False)
     assert not unexpected
     assert set(missing) <= {"lm_head.weight"}
     model.tie_weights()
+    return model
+
+
+def reference_logits(checkpoint: TinyCheckpoint, token_ids: list[int]) -> torch.Tensor:
     with torch.inference_mode():
-        return model(torch.tensor([token_ids])).logits[0]
+        return reference_model(checkpoint)(torch.tensor([token_ids])).logits[0]
 
 
 def our_logits(model: DecoderModel, token_ids: list[int], cuts: list[int]) -> torch.Tensor:
@@ -98,6 +107,22 @@ def test_logits_equal_the_reference(case: str) -> None:
     model = build_model(checkpoint, torch.float32, CPU)
     for cuts in ([], [1], [16, 32], [7, 8, 9, 30], list(range(40, 45))):
         assert (our_logits(model, token_ids, cuts) - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("shard_bytes", [2_000, 10**9])
+@pytest.mark.parametrize("case", ["llama tied", "qwen2", "qwen3"])
+def test_a_folder_that_transformers_wrote(case: str, shard_bytes: int, tmp_path: Path) -> None:
+    """In many files with an index, or in one: read back by each side, from the same folder."""
+    checkpoint = TinyCheckpoint(config=TINY_CONFIG | CASES[case])
+    written = reference_model(checkpoint)
+    written.save_pretrained(tmp_path, max_shard_size=shard_bytes)
+    files = len(list(tmp_path.glob("*.safetensors")))
+    assert files > 3 if shard_bytes == 2_000 else files == 1
+    token_ids = torch.randint(0, 260, (20,), generator=torch.Generator().manual_seed(1)).tolist()
+    model = build_model(open_checkpoint(tmp_path), torch.float32, CPU)
+    with torch.inference_mode():
+        expected = AutoModelForCausalLM.from_pretrained(tmp_path)(torch.tensor([token_ids])).logits[0]
+    assert (our_logits(model, token_ids, [5]) - expected).abs().max() <= 1e-4
 
 
 @pytest.mark.parametrize(

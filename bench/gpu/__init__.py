@@ -1,0 +1,1 @@
+"""The torch path of the engine on one GPU: parity, then a table. See `bench/gpu.sh`."""
