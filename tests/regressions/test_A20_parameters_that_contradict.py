@@ -10,12 +10,18 @@ import pytest
 
 from tests.support.edge_process import QUESTION, running_edge
 
+TOOLS: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "present"}}]}
+
 
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"tools": []}, "tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "absent"}}}, "tool_choice"),
+        (TOOLS | {"tool_choice": {"type": "function", "function": {"name": "absent"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex"),
+        ({"max_tokens": 5, "min_tokens": 6}, "min_tokens"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream_options": {"include_usage": True}, "stream": False}, "stream_options"),

@@ -38,6 +38,20 @@ async def test_strict_refuses_what_nobody_knows(nats_url: str) -> None:
     assert known.status_code == 200
 
 
+async def test_what_would_change_the_answer_is_refused_in_both_modes(nats_url: str) -> None:
+    for strict in (False, True):
+        async with (
+            running_edge(nats_url, strict=strict) as edge,
+            httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+        ):
+            for field in ({"prediction": {"type": "content"}}, {"use_beam_search": True}, {"echo": True}):
+                response = await client.post("/v1/chat/completions", json=QUESTION | field)
+                error = response.json()["error"]
+                assert (response.status_code, error["code"]) == (400, "unsupported_parameter")
+                assert error["param"] in field
+            assert edge.relay.turns == []
+
+
 async def test_a_hostile_name_does_not_get_into_the_header(nats_url: str) -> None:
     async with (
         running_edge(nats_url) as edge,

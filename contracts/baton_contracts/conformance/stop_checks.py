@@ -19,31 +19,35 @@ _CHAT = prompt.ChatRequest(
     retrieval="off",
 )
 _PROMPT = prompt.Prompt(messages=_CHAT.messages)
+_TOOLS = (prompt.Tool(name="add", description="Adds two numbers."),)
 
 
 async def prompt_builder(probe: Probe) -> None:
     """A handoff on prompt.RID is held, and the built prompt goes to guard.in.RID, the question last."""
     envelope = probe.envelope()
     rid = envelope.request_id
-    handoff = handoffs.PromptHandoff(envelope=envelope, chat=_CHAT)
+    chat = _CHAT.model_copy(update={"tools": _TOOLS})
+    handoff = handoffs.PromptHandoff(envelope=envelope, chat=chat)
     async with probe.listening(subjects.guard_in(rid), probe.held) as ear:
         ack = await probe.ask(subjects.prompt(rid), handoff.encode(), handoffs.Ack)
         expect(ack.verdict == "held", f"the handoff was answered {ack.verdict!r}: {ack.error}")
         built = handoffs.GuardInHandoff.decode((await ear.next("the built prompt")).data)
     expect(built.envelope.request_id == rid, "the request id changed")
     expect(built.prompt.messages[-1].text == _QUESTION, "the question is not the last message")
+    expect(built.prompt.tools == _TOOLS, "the prompt's tools are not those of the request")
 
 
 async def input_guardrails(probe: Probe) -> None:
     """A harmless prompt goes on unchanged; an injection is refused; an e-mail address is masked."""
     envelope = probe.envelope()
     rid = envelope.request_id
-    handoff = handoffs.GuardInHandoff(envelope=envelope, chat=_CHAT, prompt=_PROMPT)
+    asked = _PROMPT.model_copy(update={"tools": _TOOLS})
+    handoff = handoffs.GuardInHandoff(envelope=envelope, chat=_CHAT, prompt=asked)
     async with probe.listening(subjects.gateway(rid), probe.held) as ear:
         ack = await probe.ask(subjects.guard_in(rid), handoff.encode(), handoffs.Ack)
         expect(ack.verdict == "held", f"the handoff was answered {ack.verdict!r}: {ack.error}")
         passed = handoffs.GatewayHandoff.decode((await ear.next("the checked prompt")).data)
-    expect(passed.prompt.messages[-1].text == _QUESTION, "a harmless question was changed")
+    expect(passed.prompt == asked, "a harmless prompt was changed")
     await _masks_an_address(probe)
 
 
