@@ -40,7 +40,7 @@ from baton_engine.request import (
 )
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.speculation.drafting import SpeculationStats
-from baton_engine.speculation.settings import NgramSpeculation
+from baton_engine.speculation.settings import DraftSpeculation, NgramSpeculation
 from baton_engine.step_profile import StepProfile
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "CancelReport",
     "ConfigError",
     "ContextLengthExceeded",
+    "DraftSpeculation",
     "DuplicateRequest",
     "EngineConfig",
     "EngineError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from baton_engine.heap import large_blocks_returned
 from baton_engine.kv_cache import KVCache
 from baton_engine.layers.attention import KVShape
 from baton_engine.memory import available_bytes
-from baton_engine.memory_plan import plan_memory, planned_weights
+from baton_engine.memory_plan import DraftCost, plan_memory, planned_weights
 from baton_engine.models import build_model, read_spec
 from baton_engine.models.registry import WeightSource
 from baton_engine.models.spec import DecoderSpec
@@ -28,7 +28,8 @@ from baton_engine.sampler import Sampler
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Scheduler
 from baton_engine.speculation.drafting import Speculation
-from baton_engine.speculation.ngram import NgramDrafter
+from baton_engine.speculation.loading import DraftLoader, drafter_of, require_same_vocabulary
+from baton_engine.speculation.settings import DraftSpeculation, SpeculationSettings
 from baton_engine.step_pace import StepPace
 from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
@@ -82,7 +83,10 @@ def decoders_of(tokenizer: Tokenizer) -> TextDecoderFactory:
 
 
 def load_engine(
-    config: EngineConfig, parts: ModelParts | None = None, on_progress: Progress | None = None
+    config: EngineConfig,
+    parts: ModelParts | None = None,
+    on_progress: Progress | None = None,
+    draft_parts: ModelParts | None = None,
 ) -> LoadedEngine:
     """A warm engine, ready for its first step. To be called in the thread that will run the steps.
 
@@ -100,11 +104,15 @@ def load_engine(
     backend = choose_backend(config, spec, dtype, device)
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
     weights = planned_weights(config, parts.weights, dtype, device, native=backend.packs_weights)
-    plan = plan_memory(config, spec, shape, weights, _free_bytes(device), device.type == "cpu")
+    draft = _open_draft(config, parts, draft_parts, dtype, device)
+    beside = draft.cost if draft else DraftCost()
+    plan = plan_memory(config, spec, shape, weights, _free_bytes(device), device.type == "cpu", beside)
     max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
     bits = QUANTIZATION_BITS[config.quantization]
     with torch.inference_mode(), large_blocks_returned():
         model = build_model(parts.weights, dtype, device, pack=not backend.packs_weights, bits=bits)
+        if draft is not None:
+            draft.load_weights()
         report("allocating KV")
         if device.type == "cuda":
             largest = LargestStep.of(config, max_model_len, spec.vocab_size)
@@ -120,7 +128,8 @@ def load_engine(
     pace = StepPace(config.max_step_seconds)
     scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order, pace)
     room = WaitingRoom(limits)
-    core = EngineCore(scheduler, runner, Sampler(), room, parts.new_decoder, speculation_of(config))
+    speculation = _speculation_of(config.speculation, draft, num_blocks, spec.vocab_size)
+    core = EngineCore(scheduler, runner, Sampler(), room, parts.new_decoder, speculation)
     report("warming up")
     fitting = min(num_blocks * config.block_size, max_model_len) - 1
     runner.warm_up(min(WARM_UP_TOKENS, config.max_num_batched_tokens, fitting))
@@ -128,11 +137,27 @@ def load_engine(
     return LoadedEngine(core, parts.tokenizer, limits, parts.generation_defaults)
 
 
-def speculation_of(config: EngineConfig) -> Speculation:
+def _open_draft(
+    config: EngineConfig,
+    parts: ModelParts,
+    draft_parts: ModelParts | None,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> DraftLoader | None:
     settings = config.speculation
+    if not isinstance(settings, DraftSpeculation):
+        return None
+    draft_parts = draft_parts or open_parts(replace(config, model=settings.model))
+    require_same_vocabulary(settings.model, parts.tokenizer, draft_parts.tokenizer)
+    return DraftLoader(config, draft_parts.weights, dtype, device)
+
+
+def _speculation_of(
+    settings: SpeculationSettings | None, draft: DraftLoader | None, num_blocks: int, vocab_size: int
+) -> Speculation:
     if settings is None:
         return Speculation()
-    drafter = NgramDrafter(settings.min_match, settings.max_match)
+    drafter = drafter_of(settings, draft, num_blocks, vocab_size)
     return Speculation(drafter, settings.num_tokens, settings.max_running)
 
 

@@ -32,7 +32,8 @@ class EngineConfig:
     native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
     deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
     prompt was cached. The native kernels are so always; in torch it costs speed (performance log).
-    speculation guesses tokens from the request's own text (NgramSpeculation).
+    speculation guesses tokens from the request's own text (NgramSpeculation) or with a small model
+    (DraftSpeculation); answers stay the same tokens.
     cuda_graphs: on a GPU decode steps are recorded at the start and replayed.
     """
 

@@ -79,8 +79,16 @@ def planned_weights(
 
 
 @dataclass(frozen=True)
+class DraftCost:
+    """What a draft model takes beside the model: weights and work space, and its part of each block of KV."""
+
+    fixed_bytes: int = 0
+    block_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of everything, for num_blocks blocks of KV."""
+    """Bytes of everything, for num_blocks blocks of KV. block_bytes has a draft model's part in it."""
 
     weight_bytes: int
     work_bytes: int
@@ -88,6 +96,7 @@ class MemoryPlan:
     block_size: int
     num_blocks: int
     budget_bytes: int
+    draft_bytes: int = 0
 
     @property
     def kv_bytes(self) -> int:
@@ -99,15 +108,16 @@ class MemoryPlan:
 
     @property
     def total_bytes(self) -> int:
-        return self.weight_bytes + self.work_bytes + self.kv_bytes
+        return self.weight_bytes + self.work_bytes + self.draft_bytes + self.kv_bytes
 
     def chats(self, num_tokens: int) -> int:
         """How many chats of this length the pool holds at once."""
         return self.num_blocks // -(-num_tokens // self.block_size)
 
     def bill(self) -> str:
+        draft = f"draft model {_mib(self.draft_bytes)}, " if self.draft_bytes else ""
         return (
-            f"weights {_mib(self.weight_bytes)}, work space {_mib(self.work_bytes)}, "
+            f"weights {_mib(self.weight_bytes)}, work space {_mib(self.work_bytes)}, {draft}"
             f"KV {_mib(self.kv_bytes)} ({self.num_blocks * self.block_size:,} tokens of "
             f"{self.kv_bytes_per_token:,} bytes): together {_mib(self.total_bytes)} of "
             f"{_mib(self.budget_bytes)} that may be used"
@@ -121,6 +131,7 @@ def plan_memory(
     weights: WeightPlan,
     free_bytes: int,
     share_kv: bool = True,
+    draft: DraftCost | None = None,
 ) -> MemoryPlan:
     """num_blocks as configured, else what is left: on a CPU (share_kv) a part of it, since others live there
     too.
@@ -129,37 +140,40 @@ def plan_memory(
     """
     budget = int(free_bytes * MEMORY_SHARE)
     max_model_len = min(config.max_model_len or spec.max_positions, spec.max_positions)
-    work = work_bytes(config, spec)
-    num_blocks = _num_blocks(config, shape, max_model_len, budget - weights.num_bytes - work, share_kv)
-    plan = MemoryPlan(weights.num_bytes, work, shape.bytes_per_block, config.block_size, num_blocks, budget)
+    work, draft = work_bytes(config, spec), draft or DraftCost()
+    block_bytes = shape.bytes_per_block + draft.block_bytes
+    left = budget - weights.num_bytes - work - draft.fixed_bytes
+    num_blocks = _num_blocks(config, block_bytes, max_model_len, left, share_kv)
+    plan = MemoryPlan(
+        weights.num_bytes, work, block_bytes, config.block_size, num_blocks, budget, draft.fixed_bytes
+    )
     if plan.total_bytes > budget:
         raise ModelLoadError(f"{config.model} does not fit: {plan.bill()}. {_advice(weights, plan)}")
     return plan
 
 
-def _num_blocks(config: EngineConfig, shape: KVShape, max_model_len: int, left: int, share_kv: bool) -> int:
+def _num_blocks(config: EngineConfig, block_bytes: int, max_model_len: int, left: int, share_kv: bool) -> int:
     if config.num_blocks is not None:
         return config.num_blocks
     if config.kv_memory_bytes is not None:
-        if config.kv_memory_bytes < shape.bytes_per_block:
-            raise ConfigError(
-                f"No memory for one KV block of {shape.bytes_per_block} bytes; raise kv_memory_bytes."
-            )
-        return config.kv_memory_bytes // shape.bytes_per_block
+        if config.kv_memory_bytes < block_bytes:
+            raise ConfigError(f"No memory for one KV block of {block_bytes} bytes; raise kv_memory_bytes.")
+        return config.kv_memory_bytes // block_bytes
     most = config.max_num_seqs * -(-max_model_len // config.block_size)
     least = -(-min(SMALLEST_CHAT_TOKENS, max_model_len) // config.block_size)
     kv_bytes = min(int(left * CPU_KV_SHARE), CPU_KV_MOST_BYTES) if share_kv else left
-    return max(least, min(kv_bytes // shape.bytes_per_block, most))
+    return max(least, min(kv_bytes // block_bytes, most))
 
 
 def _advice(weights: WeightPlan, plan: MemoryPlan) -> str:
     """What would fit instead."""
     least = -(-SMALLEST_CHAT_TOKENS // plan.block_size) * plan.block_bytes
+    others = plan.work_bytes + plan.draft_bytes + least
     for name, bits in QUANTIZATION_BITS.items():
         narrower = replace(weights, bits=bits).num_bytes
-        if narrower < plan.weight_bytes and narrower + plan.work_bytes + least <= plan.budget_bytes:
+        if narrower < plan.weight_bytes and narrower + others <= plan.budget_bytes:
             return f"With quantization {name} the weights take {_mib(narrower)} and it fits."
-    if plan.weight_bytes + plan.work_bytes + least <= plan.budget_bytes:
+    if plan.weight_bytes + others <= plan.budget_bytes:
         return "A smaller KV pool fits: lower num_blocks or kv_memory_bytes."
     return "Free memory, give the container more, or take a smaller model."
 

@@ -172,5 +172,9 @@ def tiny_config(**changes: Any) -> EngineConfig:
     return EngineConfig(**(values | changes))
 
 
-def tiny_engine(checkpoint: TinyCheckpoint | None = None, **changes: Any) -> LoadedEngine:
-    return load_engine(tiny_config(**changes), tiny_parts(checkpoint))
+def tiny_engine(
+    checkpoint: TinyCheckpoint | None = None, draft: TinyCheckpoint | None = None, **changes: Any
+) -> LoadedEngine:
+    """draft: the weights of the draft model, where the changes ask for one."""
+    draft_parts = None if draft is None else tiny_parts(draft)
+    return load_engine(tiny_config(**changes), tiny_parts(checkpoint), draft_parts=draft_parts)

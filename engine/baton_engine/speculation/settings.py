@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from baton_engine.errors import ConfigError
 
@@ -32,7 +33,24 @@ class NgramSpeculation:
             )
 
 
-SpeculationSettings = NgramSpeculation
+@dataclass(frozen=True)
+class DraftSpeculation:
+    """Let a small model of the same vocabulary (a folder or .gguf file) guess.
+
+    num_tokens and max_running as for NgramSpeculation. It runs with the engine's dtype, backend and
+    quantization, and with a KV pool of its own of as many blocks as the model's.
+    """
+
+    model: Path
+    num_tokens: int = 4
+    max_running: int = 4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", Path(self.model))
+        _check(self.num_tokens, self.max_running)
+
+
+SpeculationSettings = NgramSpeculation | DraftSpeculation
 
 
 def _check(num_tokens: int, max_running: int) -> None:

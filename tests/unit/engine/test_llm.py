@@ -29,6 +29,7 @@ def test_the_public_names() -> None:
         "CancelReport",
         "ConfigError",
         "ContextLengthExceeded",
+        "DraftSpeculation",
         "DuplicateRequest",
         "EngineConfig",
         "EngineError",
