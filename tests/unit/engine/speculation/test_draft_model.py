@@ -256,5 +256,5 @@ def test_memory_is_shared_between_both_pools() -> None:
 
 def test_the_bill_names_the_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton_engine.assembly.available_bytes", lambda: 1_000_000)
-    with pytest.raises(ModelLoadError, match=r"draft model 1 MiB, KV"):
+    with pytest.raises(ModelLoadError, match=r"draft model 0 MiB, KV"):
         tiny_engine(draft=TinyCheckpoint(), speculation=FOUR)
