@@ -54,6 +54,38 @@ async def test_a_salt_keeps_the_cached_prefix_apart(relay: WholeRelay) -> None:
     assert salted["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+async def test_several_answers_differ_and_are_counted_together(relay: WholeRelay) -> None:
+    fields = {"n": 3, "max_tokens": 8, "seed": 5, "temperature": 1, "ignore_eos": True, "retrieval": "off"}
+    answer = await relay.answer(**fields)
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+    assert answer["usage"]["completion_tokens"] == 24
+    texts = [choice["message"]["content"] for choice in answer["choices"]]
+    assert len(set(texts)) == 3
+    again = await relay.answer(**fields, presence_penalty=0.0, user="somebody")
+    assert [choice["message"]["content"] for choice in again["choices"]] == texts
+
+
+async def test_logprobs_are_the_models_own_whatever_the_rules_choose(relay: WholeRelay) -> None:
+    fields = GREEDY | {"logprobs": True, "top_logprobs": 3, "logit_bias": {"65": 100}}
+    content = (await relay.answer(**fields))["choices"][0]["logprobs"]["content"]
+    assert [(token["token"], token["bytes"]) for token in content] == [("A", [65])] * 12
+    for token in content:
+        best = [other["logprob"] for other in token["top_logprobs"]]
+        assert len(best) == 3
+        assert best == sorted(best, reverse=True)
+        assert token["logprob"] <= best[0] <= 0
+
+
+async def test_tools_are_shown_to_the_model(relay: WholeRelay) -> None:
+    bare = (await relay.answer(**GREEDY | {"max_tokens": 1}))["usage"]["prompt_tokens"]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    small = GREEDY | {"max_tokens": 1, "tools": tools, "truncate_prompt_tokens": 200}
+    assert (await relay.answer(**small))["usage"]["prompt_tokens"] == 200
+    hidden = await relay.answer(**small, tool_choice="none")
+    assert hidden["usage"]["prompt_tokens"] == bare
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -99,6 +99,9 @@ class ByteTokenizer:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return bytes(token_id for token_id in ids if token_id < 256).decode(errors="replace")
 
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < 256 else b""
+
     def apply_chat_template(
         self,
         messages: list[dict[str, Any]],
