@@ -75,7 +75,7 @@ def _graphs(folder: Path, references: Sequence[Reference], common: dict[str, Any
 def _deterministic(
     folder: Path, references: Sequence[Reference], common: dict[str, Any]
 ) -> Iterator[Finding]:
-    """Tokens and log-probabilities, bit for bit, in batches of several sizes, the later ones on a warm cache."""
+    """Tokens and log-probabilities, bit for bit, in batches of several sizes, later ones on a warm cache."""
     prompts = _prompts(references)[:32]
     for dtype in ("float32", "bfloat16"):
         ask = answers_of(folder, dtype=dtype, deterministic=True, **common)
