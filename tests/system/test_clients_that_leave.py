@@ -20,8 +20,10 @@ FREE_SECONDS = 5
 """A step, a heartbeat and a look; the rest is for a busy machine."""
 
 
-def leave(_: Heard) -> None:
-    raise Leave
+def leave(heard: Heard) -> None:
+    """An error is heard to its end: the test's failure shows it."""
+    if heard.status == 200:
+        raise Leave
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def test_in_the_middle_of_a_stream(system: LiveSystem) -> None:
 
 def test_while_its_prompt_is_read(system: LiveSystem) -> None:
     heard = ask(system, endless(long_prompt(), max_tokens=1000), on_head=leave)
-    assert heard.status == 200
+    assert heard.status == 200, heard.error
     freed(system)
     engine, row = told(system, heard.request_id)
     assert engine["blocks_freed"] > 0
@@ -104,7 +106,14 @@ def test_while_its_prompt_is_read(system: LiveSystem) -> None:
     system.wait_at_rest()
 
 
-@pytest.mark.soak
+def is_in_the_engine(system: LiveSystem, request_id: str) -> bool:
+    """The router has reported: it does once a replica has accepted."""
+    answer = system.get(f"/v1/traces/{request_id}")
+    return answer.status_code == 200 and any(
+        span["service"] == "inference_router" for span in answer.json()["spans"]
+    )
+
+
 def test_while_it_waits_for_a_seat(system: LiveSystem) -> None:
     with ThreadPoolExecutor(SEATS) as pool:
         seated = [Background(pool, system, endless(f"Story number {number}.")) for number in range(SEATS)]
@@ -114,14 +123,14 @@ def test_while_it_waits_for_a_seat(system: LiveSystem) -> None:
             heard = ask(system, endless("One more."), on_head=leave)
             whole_id = "feedfacefeedfacefeedfacefeedface"
             with plain_caller(system, endless("And another.", stream=False), whole_id):
-                eventually(lambda: system.metric("vllm:num_requests_waiting") > 0, "it waits for a seat")
-            eventually(
-                lambda: system.metric("vllm:num_requests_waiting") == 0, "nobody waits", seconds=FREE_SECONDS
-            )
+                eventually(lambda: is_in_the_engine(system, whole_id), "it waits for a seat")
             for request_id in (heard.request_id, whole_id):
                 engine, row = told(system, request_id)
                 assert engine["blocks_freed"] == 0
                 assert row["usage"]["completion_tokens"] == 0
+            eventually(
+                lambda: system.metric("vllm:num_requests_waiting") == 0, "nobody waits", seconds=FREE_SECONDS
+            )
             assert system.metric("vllm:num_requests_running") == SEATS  # nobody else was disturbed
         finally:  # a failure must not wait for streams that never end
             left = [one.leave() for one in seated]

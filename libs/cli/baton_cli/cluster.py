@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from baton_cli.errors import CliError
 from baton_cli.home import Home, write_secret
 from baton_cli.keys import Operator, new_key
-from baton_cli.up.nats_config import OPERATOR, render_nats_config
+from baton_cli.up.nats_config import OPERATOR, new_password, new_passwords, render_nats_config
 from baton_cli.up.settings import SERVICES
 from baton_common.vault import new_key as new_vault_key
 from baton_contracts.subjects import Service
@@ -93,9 +92,9 @@ class Cluster:
         file = self.home.run / "secrets.json"
         kept = _kept(file)
         made = ClusterSecrets(
-            passwords=_new_passwords() | (kept.passwords if kept else {}),
+            passwords=new_passwords() | (kept.passwords if kept else {}),
             vault_key=kept.vault_key if kept else new_vault_key(),
-            database_password=kept.database_password if kept else secrets.token_urlsafe(24),
+            database_password=kept.database_password if kept else new_password(),
             dev_key=dev_key or (kept.dev_key if kept else new_key()),
         )
         if made != kept:
@@ -158,10 +157,6 @@ def _listener(nats_url: str) -> tuple[str, int]:
         raise CliError(f"The bus' URL {nats_url!r} must look like nats://nats:4222")
     local = parts.hostname in ("127.0.0.1", "localhost")
     return ("127.0.0.1" if local else "0.0.0.0"), parts.port or 4222  # noqa: S104 - inside its own container
-
-
-def _new_passwords() -> dict[str, str]:
-    return {user: secrets.token_urlsafe(24) for user in (*SERVICES, OPERATOR)}
 
 
 def _kept(file: Path) -> ClusterSecrets | None:

@@ -14,7 +14,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from baton_cli.up.nats_config import OPERATOR, render_nats_config
+from baton_cli.up.nats_config import OPERATOR, new_passwords, render_nats_config
 from baton_cli.up.settings import SERVICES
 from baton_contracts import subjects
 from baton_contracts.permissions import inbox_prefix
@@ -113,3 +113,10 @@ async def test_the_operator_makes_the_bucket_and_the_edge_reads_it(url: str) -> 
         assert entry is not None
         assert (entry.key, entry.value) == ("digest", b"record")
         await watcher.stop()
+
+
+def test_passwords_are_all_different_and_never_look_like_an_option() -> None:
+    """One that begins with a dash can't follow `--password` on a command line."""
+    made = [password for _ in range(20) for password in new_passwords().values()]
+    assert len(set(made)) == len(made)
+    assert all(password.isalnum() and len(password) == 48 for password in made)

@@ -1,4 +1,4 @@
-"""The NATS server's configuration: one user a service, each with just its subjects. Pure text.
+"""The NATS server's configuration: one user a service, each with just its subjects; and their passwords.
 
 Subjects come from the contracts. A reply to a request needs no entry: `allow_responses` lets a user answer
 each message that reached it once, which also keeps the server's own books short.
@@ -7,6 +7,7 @@ each message that reached it once, which also keeps the server's own books short
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +18,16 @@ OPERATOR = "operator"
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 _RESPONSE_EXPIRES = "15m"
 """Longer than any request may take; an acknowledgement is a response."""
+
+
+def new_password() -> str:
+    """Digits and letters only: as the next word of a command line it must not look like an option."""
+    return secrets.token_hex(24)
+
+
+def new_passwords() -> dict[str, str]:
+    """By user."""
+    return {user: new_password() for user in (*SERVICES, OPERATOR)}
 
 
 def render_nats_config(

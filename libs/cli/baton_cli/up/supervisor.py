@@ -6,7 +6,6 @@ Its order of work reads in `_start`: bus → development key → services → re
 from __future__ import annotations
 
 import asyncio
-import secrets
 import shlex
 import signal
 import time
@@ -17,11 +16,11 @@ from baton_cli.keys import Operator, new_key, open_key_book
 from baton_cli.up.banner import banner
 from baton_cli.up.bus import is_routine, server_spec, wait_until_listening
 from baton_cli.up.console import UpConsole
-from baton_cli.up.nats_config import OPERATOR, render_nats_config
+from baton_cli.up.nats_config import OPERATOR, new_passwords, render_nats_config
 from baton_cli.up.plan import LocalModel, ProcessSpec, Secrets, plan_processes, service_environments
 from baton_cli.up.ports import free_port
 from baton_cli.up.ready import ReadinessProbe
-from baton_cli.up.settings import SERVICES, UpSettings
+from baton_cli.up.settings import UpSettings
 from baton_cli.up.supervised import SupervisedProcess
 from baton_common.vault import new_key as new_vault_key
 
@@ -78,7 +77,7 @@ class Supervisor:
         await self._show_ready(key, started)
 
     def _write_secrets(self, port: int) -> Operator:
-        passwords = {user: secrets.token_urlsafe(24) for user in (*SERVICES, OPERATOR)}
+        passwords = new_passwords()
         self._secrets = Secrets(passwords, new_vault_key())
         home = self._settings.home
         config = render_nats_config(port=port, store=home.nats_store, passwords=passwords)
