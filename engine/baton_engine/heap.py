@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD in malloc.h
-_WHILE_LOADING_BYTES = 256 << 10
+_WHILE_LOADING_BYTES = 1 << 20
 _AFTERWARDS_BYTES = 32 << 20  # as high as glibc itself would let it grow: steps shall not pay for page faults
 
 

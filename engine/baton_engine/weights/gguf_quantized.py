@@ -16,7 +16,14 @@ import torch
 from gguf.constants import GGMLQuantizationType as Type
 from torch import Tensor
 
-from baton_engine.layers.quantized import BLOCK, INT8_ZERO, QuantizedWeight, pack_nibbles
+from baton_engine.layers.quantized import (
+    BLOCK,
+    CHUNK_ELEMENTS,
+    INT8_ZERO,
+    QuantizedWeight,
+    join,
+    pack_nibbles,
+)
 
 Raw = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -38,7 +45,9 @@ def exact_form(raw: Raw, quantization: Type, shape: tuple[int, ...]) -> Quantize
     if reader is None or len(shape) != 2:
         return None
     rows, columns = shape
-    return reader(raw.reshape(rows, -1), columns)
+    at_once = max(1, CHUNK_ELEMENTS // columns)
+    table = raw.reshape(rows, -1)
+    return join([reader(table[start : start + at_once], columns) for start in range(0, rows, at_once)])
 
 
 def _blocks(raw: Raw, block_bytes: int) -> Tensor:

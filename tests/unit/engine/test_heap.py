@@ -1,0 +1,49 @@
+"""While a model is loaded, large blocks come from the system one by one, so that freeing gives them back."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import pytest
+
+from baton_engine.heap import large_blocks_returned
+
+MIB = 2**20
+NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "a", "b", "c", "d")
+
+
+class MallInfo(ctypes.Structure):
+    """mallinfo2 of malloc.h: hblks is the number of blocks that are mappings of their own."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks a b c d".split()
+    ]
+
+
+def blocks_of_their_own(size: int) -> int:
+    """How many one allocation of this size adds."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.mallinfo2.restype = ctypes.c_void_p
+    libc.mallinfo2.restype = MallInfo
+    libc.malloc.argtypes, libc.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+    before = libc.mallinfo2().hblks
+    block = libc.malloc(size)
+    added = libc.mallinfo2().hblks - before
+    libc.free(block)
+    return added
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
+    reason="this C library is no glibc",
+)
+def test_only_inside_and_only_for_large_ones() -> None:
+    with large_blocks_returned():
+        assert blocks_of_their_own(4 * MIB) == 1
+        assert blocks_of_their_own(100_000) == 0
+    assert blocks_of_their_own(4 * MIB) == 0
+    assert blocks_of_their_own(64 * MIB) == 1
+    with pytest.raises(ValueError, match="fault"), large_blocks_returned():
+        raise ValueError("fault")
+    assert blocks_of_their_own(4 * MIB) == 0
