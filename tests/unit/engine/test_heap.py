@@ -16,9 +16,7 @@ NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "a", "b", "
 class MallInfo(ctypes.Structure):
     """mallinfo2 of malloc.h: hblks is the number of blocks that are mappings of their own."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks a b c d".split()
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in NAMES]
 
 
 def blocks_of_their_own(size: int) -> int:
