@@ -100,12 +100,13 @@ class EngineConfig:
             raise ConfigError(f"device is {self.device!r}, which torch does not know: {error}") from error
 
     def resolve_dtype(self, device: torch.device) -> torch.dtype:
-        """bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
+        """bfloat16 where the hardware multiplies it natively; else float16 on a GPU, float32 on a CPU."""
         if self.dtype != "auto":
             return DTYPES[self.dtype]
-        if device.type == "cuda" or cpu_has_native_bfloat16():
-            return torch.bfloat16
-        return torch.float32
+        if device.type == "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+            return torch.bfloat16 if native else torch.float16
+        return torch.bfloat16 if cpu_has_native_bfloat16() else torch.float32
 
     def resolve_num_threads(self) -> int:
         """All cores that this process may use, unless configured."""

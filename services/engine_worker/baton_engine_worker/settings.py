@@ -38,6 +38,10 @@ class Settings(ServiceSettings):
     engine_max_waiting: int = Field(default=256, ge=1)
     engine_max_waiting_tokens: int = Field(default=262_144, ge=1)
     engine_prefix_caching: bool = True
+    engine_deterministic: bool = False
+    """Greedy answers that don't depend on the batch, bit for bit. The native kernels' never do; torch pays.
+    """
+    engine_cuda_graphs: bool = True
     engine_stuck_seconds: float = Field(default=60.0, gt=0)
     """An engine with work whose step has not ended for this long has failed."""
 
@@ -62,4 +66,6 @@ class Settings(ServiceSettings):
             max_waiting_tokens=self.engine_max_waiting_tokens,
             num_threads=self.engine_threads,
             enable_prefix_caching=self.engine_prefix_caching,
+            deterministic=self.engine_deterministic,
+            cuda_graphs=self.engine_cuda_graphs,
         )

@@ -1,0 +1,17 @@
+"""Settings of the process become the engine's configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton_engine_worker.settings import Settings
+
+
+def test_switches_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Settings().engine_config().deterministic
+    assert Settings().engine_config().cuda_graphs
+    monkeypatch.setenv("BATON_ENGINE_DETERMINISTIC", "true")
+    monkeypatch.setenv("BATON_ENGINE_CUDA_GRAPHS", "false")
+    config = Settings().engine_config()
+    assert config.deterministic
+    assert not config.cuda_graphs
