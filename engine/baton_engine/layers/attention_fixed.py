@@ -24,7 +24,7 @@ from baton_engine.layers.attention import KVShape, Span
 from baton_engine.layers.paged_kv import PagedKV
 
 QUERY_ROWS = 4
-TILES = 16  # TILES × QUERY_ROWS × heads is a multiple of a vector's length: exp has no remainder
+TILES = 8  # TILES × QUERY_ROWS is a multiple of what torch puts into vectors at a time: exp has no remainder
 PARTITION = 256
 UNSEEN = -1e30  # not -inf: a row that sees nothing in a partition gets finite numbers there, of weight 0
 

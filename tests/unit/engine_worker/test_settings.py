@@ -8,10 +8,10 @@ from baton_engine_worker.settings import Settings
 
 
 def test_switches_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Settings().engine_config().deterministic
-    assert Settings().engine_config().cuda_graphs
+    assert not Settings(model="tiny").engine_config().deterministic
+    assert Settings(model="tiny").engine_config().cuda_graphs
     monkeypatch.setenv("BATON_ENGINE_DETERMINISTIC", "true")
     monkeypatch.setenv("BATON_ENGINE_CUDA_GRAPHS", "false")
-    config = Settings().engine_config()
+    config = Settings(model="tiny").engine_config()
     assert config.deterministic
     assert not config.cuda_graphs
