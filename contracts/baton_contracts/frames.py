@@ -101,6 +101,11 @@ class Data(FrameBase):
         default=None, description="One for each token that had been held until now; none without being asked."
     )
 
+    @property
+    def says_something(self) -> bool:
+        """To the one who reads the answer."""
+        return bool(self.text or self.reasoning or self.tool_calls or self.logprobs)
+
 
 class Timings(WireModel):
     """Unix times in seconds, as the engine saw them."""

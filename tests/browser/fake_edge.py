@@ -27,6 +27,7 @@ class Script:
     """What the edge does with the next question."""
 
     tokens: list[str] = field(default_factory=lambda: ["Hello", " there."])
+    reasoning: list[str] = field(default_factory=list)
     citations: list[str] = field(default_factory=list)
     finish_reason: str = "stop"
     status: int = 200
@@ -125,6 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._event(choices=[_choice({"role": "assistant", "content": ""})])
         self.wfile.write(b": ping\n\n")
         edge.first_token.wait(20)
+        for thought in script.reasoning:
+            self._event(choices=[_choice({"reasoning": thought, "reasoning_content": thought})])
         for number, token in enumerate(script.tokens):
             if number == script.break_after:
                 error = {

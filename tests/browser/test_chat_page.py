@@ -56,6 +56,16 @@ async def ask(page: Page, question: str) -> None:
     await page.keyboard.press("Enter")
 
 
+async def test_thinking_stands_folded_above_the_answer(page: Page, edge: FakeEdge) -> None:
+    edge.script = Script(reasoning=["Let me", " <b>see</b>."], tokens=["Forty", "-two."])
+    await ask(page, "How much?")
+    answer = page.locator(".turn.answer").last
+    await expect(answer.locator(".body")).to_have_text("Forty-two.")
+    thinking = answer.locator("details")
+    await expect(thinking).not_to_have_attribute("open", re.compile(".*"))
+    await expect(thinking.locator("p")).to_have_text("Let me <b>see</b>.")
+
+
 async def test_a_question_is_answered_with_its_figures_and_ten_stops(page: Page, edge: FakeEdge) -> None:
     edge.script = Script(
         tokens=["A **503** ", "means no seat [1].", "\n\nSources: [1] router.md · Refusals"],

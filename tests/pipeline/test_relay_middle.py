@@ -8,7 +8,7 @@ from statistics import median
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack
-from baton_contracts.prompt import Sampling
+from baton_contracts.prompt import Sampling, Tool
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import Stage, question, settled
 
@@ -221,6 +221,42 @@ async def test_a_hit_of_the_cache_needs_no_engine_and_is_booked_as_one(stage: St
     assert len(engine.submitted) == 1 + 2
     await settled(lambda: len(stage.records) == 3)
     assert [row.outcome for row in stage.records] == ["finished", "cache_hit", "finished"]
+
+
+async def test_a_hit_repeats_thinking_and_calls(stage: Stage) -> None:
+    words = ("<think>Hm.</think>So:", '<tool_call>{"name": "f", "argu', 'ments": {"a": 1}}</tool_call>')
+    engine = FakeEngine(Script(words=words))
+    engine.tokenizer.chat_template_source = "<think>"
+    await stage.whole(engine)
+    prompt = question(tools=(Tool(name="f"),))
+
+    first = await stage.ask(prompt=prompt, sampling=Sampling(temperature=0))
+    await settled(lambda: len(stage.records) == 1)
+    second = await stage.ask(prompt=prompt, sampling=Sampling(temperature=0))
+
+    assert [heard.prologues[0].cache for heard in (first, second)] == ["none", "exact"]
+    for heard in (first, second):
+        assert (heard.reasoning, heard.text) == ("Hm.", "So:")
+        assert [(call.name, call.arguments, call.is_whole) for call in heard.calls.values()] == [
+            ("f", '{"a": 1}', True)
+        ]
+        assert heard.end is not None
+        assert heard.end.finish_reason == "tool_calls"
+    assert first.calls == second.calls
+
+
+async def test_several_answers_are_billed_together_and_not_repeated(stage: Stage) -> None:
+    engine = FakeEngine()
+    await stage.whole(engine)
+    for _ in range(2):
+        heard = await stage.ask(sampling=Sampling(temperature=0, n=3))
+        assert heard.prologues[0].num_answers == 3
+        assert heard.end is not None
+        assert heard.end.reasons == ("stop",) * 3
+        assert heard.end.usage.completion_tokens == 3 * len(WORDS)
+        assert [heard.prologues[0].cache, heard.text] == ["none", "".join(word * 3 for word in WORDS)]
+    await settled(lambda: len(stage.records) == 2)
+    assert [row.usage.completion_tokens for row in stage.records] == [3 * len(WORDS)] * 2
 
 
 async def test_a_draining_replica_finishes_what_it_holds_and_takes_nothing_new(stage: Stage) -> None:

@@ -80,6 +80,8 @@ class _Held:
     scheduled_at: float | None = None
     first_token_at: float | None = None
     emitted: int = 0
+    thought: int = 0
+    """Words that were thinking, of all answers."""
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -96,7 +98,9 @@ class _Held:
             return AnswerPart(text)
         if index not in self.readers:
             self.readers[index] = AnswerReader(asked, f"{self.asked.request_id}/{index}")
+        was_thinking = self.readers[index].is_thinking
         part = self.readers[index].push(text)
+        self.thought += was_thinking or self.readers[index].is_thinking
         return part.then(self.readers[index].finish()) if at_end else part
 
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
@@ -277,7 +281,6 @@ class FakeEngine:
         queue = self.running if held in self.running else self.waiting
         queue.remove(held)
         timings = Timings(held.queued_at, held.scheduled_at, held.first_token_at, time.time())
-        usage = Usage(held.num_prompt_tokens, 0, held.emitted)
         for index in range(held.num_answers):
             part = held.read(index, text, at_end=True)
             calls = index in held.readers and held.readers[index].num_calls
@@ -292,6 +295,7 @@ class FakeEngine:
                 reasoning=part.reasoning,
                 tool_calls=part.tool_calls,
             )
+            usage = Usage(held.num_prompt_tokens, 0, held.emitted, held.thought // held.num_answers)
             num_left = held.num_answers - 1 - index
             freed = blocks if index == 0 else 0
             held.on_delta(replace(last, usage=usage, blocks_freed=freed, timings=timings, num_left=num_left))

@@ -26,7 +26,7 @@ from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Cancel, Data, End, Error, Prologue
+from baton_contracts.frames import Cancel, Data, End, Error, Prologue, ToolCallPiece
 from baton_contracts.handoffs import Ack, GatewayHandoff, GuardOutHandoff
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.prompt import ChatRequest, Message, Part, Prompt, Sampling
@@ -57,6 +57,8 @@ class Exchange:
     prologues: list[Prologue] = field(default_factory=list[Prologue])
     pieces: list[str] = field(default_factory=list[str])
     token_ids: list[int] = field(default_factory=list[int])
+    reasoning: str = ""
+    calls: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
     end: End | None = None
     error: ErrorBody | None = None
     seconds: float = 0.0
@@ -64,6 +66,14 @@ class Exchange:
     @property
     def text(self) -> str:
         return "".join(self.pieces)
+
+    def take(self, data: Data) -> None:
+        self.pieces.append(data.text)
+        self.token_ids.extend(data.token_ids)
+        self.reasoning += data.reasoning or ""
+        for piece in data.tool_calls or ():
+            begun = self.calls.get(piece.index)
+            self.calls[piece.index] = begun.then(piece) if begun else piece
 
 
 @dataclass(eq=False)
@@ -212,9 +222,8 @@ class Stage:
                 match await queue.get():
                     case Prologue() as prologue:
                         heard.prologues.append(prologue)
-                    case Data(text=text, token_ids=ids):
-                        heard.pieces.append(text)
-                        heard.token_ids.extend(ids)
+                    case Data() as data:
+                        heard.take(data)
                     case End() as end:
                         heard.end = end
                     case Error(error=error):

@@ -96,11 +96,11 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return bytes(token_id for token_id in ids if token_id < 256).decode(errors="replace")
-
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < 256 else b""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return bytes(token_id for token_id in ids if token_id < 256).decode(errors="replace")
 
     def apply_chat_template(
         self,

@@ -59,6 +59,8 @@ class Answer:
     completion_tokens: int | None = None
     prompt_tokens: int | None = None
     text: str = field(default="", repr=False)
+    thinks: bool = field(default=False, repr=False)
+    """What comes now is what the model thinks before its answer."""
 
     @property
     def num_tokens(self) -> int:
@@ -143,7 +145,6 @@ class EdgeClient:
                 if answer.first_token_seconds is None:
                     answer.first_token_seconds = answer.last_token_seconds
                 answer.num_chunks += 1
-                answer.text += piece
                 yield piece
         if not done:
             raise CliError(f"The answer broke off: the edge closed the stream (request {answer.request_id}).")
@@ -184,7 +185,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _take(chunk: dict[str, Any], answer: Answer) -> str:
-    """Puts a chunk's facts into `answer` and returns its text."""
+    """Puts a chunk's facts into `answer` and returns what a person is to read of it."""
     answer.model = str(chunk.get("model") or answer.model)
     if usage := chunk.get("usage"):
         answer.completion_tokens = int(usage.get("completion_tokens", 0))
@@ -192,8 +193,23 @@ def _take(chunk: dict[str, Any], answer: Answer) -> str:
     piece = ""
     for choice in chunk.get("choices") or ():
         answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
-        piece += (choice.get("delta") or {}).get("content") or ""
+        delta = choice.get("delta") or {}
+        text = delta.get("content") or ""
+        answer.text += text
+        piece += _thinking(str(delta.get("reasoning") or ""), answer) + _answering(text, answer)
     return piece
+
+
+def _thinking(text: str, answer: Answer) -> str:
+    before = "" if answer.thinks or not text else "(thinking) "
+    answer.thinks = answer.thinks or bool(text)
+    return before + text
+
+
+def _answering(text: str, answer: Answer) -> str:
+    before = "\n\n" if answer.thinks and text else ""
+    answer.thinks = answer.thinks and not text
+    return before + text
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:

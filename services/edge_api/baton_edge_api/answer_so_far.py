@@ -33,7 +33,7 @@ class AnswerSoFar:
 
     def add(self, frame: Data, at: float) -> None:
         """`at` is of the same clock as `began`, in seconds."""
-        if frame.index < len(self.answers):
+        if frame.says_something and frame.index < len(self.answers):
             self.answers[frame.index].add(frame)
             self._times.append(at)
 

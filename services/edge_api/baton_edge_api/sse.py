@@ -43,7 +43,7 @@ class ChunkWriter:
 
     def data(self, frame: Data) -> bytes:
         """What one frame added to its answer; nothing if that is held back."""
-        if not (frame.text or frame.reasoning or frame.tool_calls or frame.logprobs):
+        if not frame.says_something:
             return b""
         members: list[bytes] = []
         if frame.reasoning:

@@ -71,10 +71,8 @@ class AnswerFilter:
         self._calls: dict[int, ArgumentFilter] = {}
         self._held: deque[_HeldLogprobs] = deque()
         self._finished = False
-
-    @property
-    def blocked(self) -> bool:
-        return any(part.blocked for part in self._parts())
+        self.blocked = False
+        """Something banned was found."""
 
     @property
     def hits(self) -> tuple[str, ...]:
@@ -91,11 +89,14 @@ class AnswerFilter:
         text = self._text.push(frame.text)
         reasoning = self._reasoning.push(frame.reasoning) if frame.reasoning else ""
         calls = tuple(self._call(piece) for piece in frame.tool_calls or ())
+        self.blocked = any(part.blocked for part in self._parts())
         if any(name.blocked for name in self._names):
             return Passed(text, reasoning)
+        if self.blocked:
+            return Passed(text, reasoning, calls)
         if frame.logprobs:
             self._held.append(_HeldLogprobs(self._places(), frame.logprobs))
-        return Passed(text, reasoning, calls, () if self.blocked else self._free_logprobs())
+        return Passed(text, reasoning, calls, self._free_logprobs() if self._held else ())
 
     def finish(self, more_text: str = "") -> Passed:
         """The answer is over: what was held back, unless it is banned. `more_text` goes behind it."""
@@ -106,6 +107,7 @@ class AnswerFilter:
         reasoning = self._reasoning.flush()
         rests = ((index, part.flush()) for index, part in self._calls.items())
         calls = tuple(ToolCallPiece(index=index, arguments=rest) for index, rest in rests if rest)
+        self.blocked = any(part.blocked for part in self._parts())
         return Passed(text, reasoning, calls, () if self.blocked else self._free_logprobs())
 
     def _call(self, piece: ToolCallPiece) -> ToolCallPiece:

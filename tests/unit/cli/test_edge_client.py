@@ -157,3 +157,19 @@ def test_the_address_comes_from_options_environment_and_home(tmp_path: Path) -> 
     environment |= {"BATON_API_KEY": "sk-api"}
     assert edge_address(environment).key == "sk-api"
     assert edge_address(environment, "http://x", "sk-y") == EdgeAddress("http://x", "sk-y")
+
+
+def test_thinking_is_shown_before_the_answer_and_is_no_part_of_it() -> None:
+    def delta(**fields: str) -> str:
+        return json.dumps({"model": "m", "choices": [{"index": 0, "delta": fields}]})
+
+    events = (
+        delta(reasoning="Hm"),
+        delta(reasoning="."),
+        delta(content="For"),
+        delta(content="ty."),
+        "[DONE]",
+    )
+    answer = Answer()
+    assert text_of(client_of(stream_of(*events)), answer) == "(thinking) Hm.\n\nForty."
+    assert answer.text == "Forty."

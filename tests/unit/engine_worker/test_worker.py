@@ -209,6 +209,42 @@ async def test_a_cancel_is_acked_with_the_blocks_and_ends_the_stream() -> None:
     assert (stats.running, stats.waiting, stats.kv_blocks_held) == (0, 0, 0)
 
 
+async def test_several_answers_are_one_request_with_one_end() -> None:
+    sampling = Sampling(temperature=1, seed=3, max_tokens=9, ignore_eos=True, n=3)
+    async with worker() as bench:
+        await bench.hand(bench.handoff(sampling=sampling))
+        prologue, *data, end = await bench.answer()
+        spans = {span.name: span for span in await bench.spans.get()}
+
+    assert prologue.num_answers == 3
+    tokens = {index: [t for f in data if f.index == index for t in f.token_ids] for index in range(3)}
+    assert [len(ids) for ids in tokens.values()] == [9, 9, 9]
+    assert len({tuple(ids) for ids in tokens.values()}) == 3
+    assert end.reasons == ("length",) * 3
+    assert (end.usage.prompt_tokens, end.usage.completion_tokens) == (24, 27)
+    assert spans["handle"].attributes["completion_tokens"] == 27
+
+
+async def test_a_cancel_ends_all_answers_of_a_request() -> None:
+    async with worker() as bench:
+        sampling = Sampling(temperature=1, max_tokens=200, ignore_eos=True, n=3)
+        handoff = bench.handoff(sampling=sampling)
+        await bench.hand(handoff)
+        seen: set[int] = set()
+        while seen != {0, 1, 2}:
+            frame = await bench.frames.get()
+            if isinstance(frame, Data):
+                seen.add(frame.index)
+        (ack,) = await bench.cancel(handoff.envelope.request_id)
+        *_, end = await bench.answer()
+        stats = bench.engine.stats()
+
+    assert end.reasons == ("cancelled",)
+    assert ack.blocks_freed == end.blocks_freed
+    assert end.usage.completion_tokens >= 3
+    assert (stats.running, stats.waiting, stats.kv_blocks_held) == (0, 0, 0)
+
+
 async def test_a_cancel_of_another_attempt_does_not_stop_this_one() -> None:
     engine = FakeEngine(autoplay=False)
     async with worker(engine) as bench:

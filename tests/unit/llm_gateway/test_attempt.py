@@ -6,7 +6,7 @@ from typing import Any
 
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, Usage
+from baton_contracts.frames import Data, End, TokenLogprob, ToolCallPiece, Usage
 from baton_llm_gateway.attempt import Attempt
 
 RID = "0123456789abcdef0123456789abcdef"
@@ -84,3 +84,30 @@ def test_content_is_text_or_token_ids() -> None:
     held_back.add(Data(request_id=RID, sender="x", seq=0, token_ids=(5,)))
     assert held_back.has_content
     assert (held_back.text, held_back.token_ids) == ("", [5])
+
+
+def data(**fields: Any) -> Data:
+    return Data(request_id=RID, sender="x", seq=0, **fields)
+
+
+def test_thinking_and_calls_are_kept_whole() -> None:
+    made = attempt()
+    made.add(data(reasoning="Hm"))
+    made.add(data(reasoning=".", tool_calls=(ToolCallPiece(index=0, call_id="c", name="f", arguments="{"),)))
+    made.add(data(tool_calls=(ToolCallPiece(index=0, arguments="}", is_whole=True),)))
+    assert "".join(made.reasoning) == "Hm."
+    whole = ToolCallPiece(index=0, call_id="c", name="f", arguments="{}", is_whole=True)
+    assert made.calls == {0: whole}
+    assert made.can_be_repeated
+
+
+def test_further_answers_and_logprobs_count_but_can_not_be_repeated() -> None:
+    several, rated = attempt(), attempt()
+    several.add(data(index=1, text="b", token_ids=(1, 2)))
+    rated.add(
+        data(text="a", token_ids=(1,), logprobs=(TokenLogprob(text="a", token_bytes=(97,), logprob=0),))
+    )
+    assert not several.can_be_repeated
+    assert not rated.can_be_repeated
+    several.cancel()
+    assert row(several)[3] == (0, 0, 2)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from baton_common.clock import Clock
-from baton_contracts.frames import Usage
+from baton_contracts.frames import ToolCallPiece, Usage
 from baton_contracts.prompt import (
     ChatRequest,
     Chunk,
@@ -211,3 +211,11 @@ def test_no_room_at_all_is_off() -> None:
     off = cache(room_for=0)
     off.put("a", answer(0))
     assert off.get("a") is None
+
+
+def test_what_stands_beside_the_text_counts_towards_the_size() -> None:
+    plain = CachedAnswer("abc", "stop", Usage())
+    call = ToolCallPiece(index=0, call_id="c", name="f", arguments="{}", is_whole=True)
+    thought = CachedAnswer("abc", "tool_calls", Usage(), "four", (call,))
+    assert plain.num_bytes == ENTRY_OVERHEAD_BYTES + 3
+    assert thought.num_bytes == plain.num_bytes + 4 + len(call.encode())

@@ -94,6 +94,8 @@ async function receive(run) {
         say("Answering");
       }
       turn.add(event.text);
+    } else if (event.type === "reasoning") {
+      turn.think(event.text);
     } else if (event.type === "role") {
       turn.model = event.model;
     } else if (event.type === "finish") {

@@ -106,6 +106,7 @@ export async function* streamChat(body, { key, requestId, signal }) {
 function* parts(chunk) {
   const choice = (chunk.choices || [])[0];
   if (choice && choice.delta && choice.delta.role) yield { type: "role", model: chunk.model };
+  if (choice && choice.delta && choice.delta.reasoning) yield { type: "reasoning", text: choice.delta.reasoning };
   if (choice && choice.delta && choice.delta.content) yield { type: "text", text: choice.delta.content };
   if (choice && choice.finish_reason) {
     yield { type: "finish", reason: choice.finish_reason, citations: (chunk.baton && chunk.baton.citations) || [] };

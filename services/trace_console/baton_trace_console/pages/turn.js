@@ -21,12 +21,27 @@ export class Turn {
   }
 
   add(text) {
-    const now = performance.now();
-    if (!this.firstAt) this.firstAt = now;
-    this.lastAt = now;
-    this.deltas += 1;
+    this.clock();
+    if (this.thinking && !this.text) this.thinking.removeAttribute("open");
     this.text += text;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
+  }
+
+  clock() {
+    this.lastAt = performance.now();
+    if (!this.firstAt) this.firstAt = this.lastAt;
+    this.deltas += 1;
+  }
+
+  // What the model thinks before it answers: plain text above the answer, folded away once that begins.
+  think(text) {
+    this.clock();
+    if (!this.thoughts) {
+      this.thoughts = element("p", { className: "note" });
+      this.thinking = element("details", { open: "" }, element("summary", { className: "muted small", text: "Thinking" }), this.thoughts);
+      this.answer.insertBefore(this.thinking, this.body);
+    }
+    this.thoughts.append(text);
   }
 
   draw() {
