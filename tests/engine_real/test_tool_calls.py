@@ -1,4 +1,4 @@
-"""Real weights: what a small model writes when it calls tools comes out as calls. Needs qwen2.5-coder-0.5b."""
+"""Real weights: what a small model (qwen2.5-coder-0.5b) writes when it calls tools comes out as calls."""
 
 from __future__ import annotations
 
