@@ -161,7 +161,7 @@ def test_the_address_comes_from_options_environment_and_home(tmp_path: Path) -> 
 
 def test_thinking_is_shown_before_the_answer_and_is_no_part_of_it() -> None:
     def delta(**fields: str) -> str:
-        return json.dumps({"model": "m", "choices": [{"index": 0, "delta": fields}]})
+        return f"data: {json.dumps({'model': 'm', 'choices': [{'index': 0, 'delta': fields}]})}\n\n"
 
     events = (
         delta(reasoning="Hm"),
