@@ -168,7 +168,7 @@ def test_thinking_is_shown_before_the_answer_and_is_no_part_of_it() -> None:
         delta(reasoning="."),
         delta(content="For"),
         delta(content="ty."),
-        "[DONE]",
+        "data: [DONE]\n\n",
     )
     answer = Answer()
     assert text_of(client_of(stream_of(*events)), answer) == "(thinking) Hm.\n\nForty."
