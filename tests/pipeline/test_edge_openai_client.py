@@ -9,6 +9,9 @@ import openai
 import pytest
 
 from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import ToolCallPiece
+from baton_contracts.prompt import ToolCall
+from baton_contracts.records import ConversationRecord
 from tests.support.edge_process import KEY, QUESTION, RunningEdge, Turn, running_edge
 
 
@@ -171,3 +174,30 @@ async def test_citations_reach_the_client_beside_openais_fields(nats_url: str) -
         stream = await openai_client.chat.completions.create(**QUESTION, stream=True)
         chunks = [chunk.to_dict() async for chunk in stream]
     assert [chunk["baton"] for chunk in chunks if "baton" in chunk] == [{"citations": ["guide.md › 503"]}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_reach_the_client_and_the_whole_ones_the_conversation(
+    nats_url: str, stream: bool
+) -> None:
+    async def call(turn: Turn) -> None:
+        await turn.prologue()
+        await turn.data(tool_calls=(ToolCallPiece(index=0, call_id="call_a", name="add", arguments='{"a"'),))
+        await turn.data(tool_calls=(ToolCallPiece(index=0, arguments=": 1}", is_whole=True),))
+        await turn.data(tool_calls=(ToolCallPiece(index=1, call_id="call_b", name="add", arguments='{"a"'),))
+        await turn.end("length")
+
+    async with running_edge(nats_url, call) as edge, client(edge) as openai_client:
+        if stream:
+            chunks = await openai_client.chat.completions.create(**QUESTION, stream=True)
+            deltas = [d async for chunk in chunks for d in chunk.choices[0].delta.tool_calls or ()]
+            assert [(d.index, d.id) for d in deltas] == [(0, "call_a"), (0, None), (1, "call_b")]
+        else:
+            answer = await openai_client.chat.completions.create(**QUESTION)
+            calls = answer.choices[0].message.tool_calls or []
+            assert [each.id for each in calls] == ["call_a", "call_b"]
+            assert answer.choices[0].message.content is None
+        [stored] = edge.relay.records["conversation"]
+    record = ConversationRecord.decode(stored)
+    assert record.tool_calls == (ToolCall(call_id="call_a", name="add", arguments='{"a": 1}'),)
+    assert (record.answer, record.finish_reason) == ("", "length")

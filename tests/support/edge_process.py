@@ -49,8 +49,9 @@ class Turn:
         values |= {"gateway": self.relay.instance, "guard": self.relay.instance} | changes
         await self.stream.send(Prologue(request_id=self.request_id, sender="x", seq=0, **values))
 
-    async def data(self, text: str) -> None:
-        await self.stream.send(Data(request_id=self.request_id, sender="x", seq=0, text=text, token_ids=(1,)))
+    async def data(self, text: str = "", **more: Any) -> None:
+        frame = Data(request_id=self.request_id, sender="x", seq=0, text=text, token_ids=(1,), **more)
+        await self.stream.send(frame)
 
     async def end(self, reason: str = "stop", **usage: int) -> None:
         counts = Usage(**({"prompt_tokens": 5, "completion_tokens": 3, "cached_tokens": 2} | usage))
