@@ -10,6 +10,7 @@ from baton_cli.commands import cluster, keys, models
 from baton_cli.commands.ask import ask
 from baton_cli.commands.chat import chat
 from baton_cli.commands.ingest import ingest
+from baton_cli.commands.plan import plan
 from baton_cli.commands.trace import trace
 from baton_cli.commands.up import up
 from baton_cli.errors import CliError
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
-for command in (up, ask, chat, trace, ingest):
+for command in (up, ask, chat, trace, ingest, plan):
     app.command()(command)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")

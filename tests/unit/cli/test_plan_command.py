@@ -1,0 +1,44 @@
+"""`baton plan`: the engine's bill, its refusal, and a model that is not here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from baton_cli.commands.plan import plan
+from baton_cli.errors import CliError
+
+CONFIG = {
+    "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32,
+    "max_position_embeddings": 1024, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    return str(file)
+
+
+def test_the_bill_of_a_config(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """KV a token: 2 x 2 layers x 1 head x 32 x 2 bytes; 64 seats of 1,024 tokens."""
+    plan(config, memory_gib=4.0, chat_tokens=1024)
+    printed = capsys.readouterr().out
+    assert "65,536 tokens of 256 bytes" in printed
+    assert "chats of 1,024 tokens at once: 64" in printed
+
+
+def test_what_does_not_fit_is_an_error_with_the_bill(config: str) -> None:
+    with pytest.raises(CliError, match="does not fit: weights 0 MiB") as refusal:
+        plan(config, quantization="int4", memory_gib=0.000001)
+    assert not str(refusal.value).startswith("baton_engine")
+
+
+def test_a_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_HOME", str(tmp_path))
+    with pytest.raises(CliError, match="no-such is neither a model that is here"):
+        plan("no-such")
