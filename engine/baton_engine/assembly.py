@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from baton_engine.admission import AdmissionLimits, WaitingRoom
-from baton_engine.backend import choose_backend
+from baton_engine.backend import choose_backend, chooser_of
 from baton_engine.config import QUANTIZATION_BITS, EngineConfig
 from baton_engine.device_memory import CudaMeter, LargestStep, fit_to_device, kv_pool_bytes
 from baton_engine.engine import EngineCore
@@ -128,8 +128,9 @@ def load_engine(
     pace = StepPace(config.max_step_seconds)
     scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order, pace)
     room = WaitingRoom(limits)
+    sampler = Sampler(chooser_of(runner.forward))
     speculation = _speculation_of(config.speculation, draft, num_blocks, spec.vocab_size)
-    core = EngineCore(scheduler, runner, Sampler(), room, parts.new_decoder, speculation)
+    core = EngineCore(scheduler, runner, sampler, room, parts.new_decoder, speculation)
     report("warming up")
     fitting = min(num_blocks * config.block_size, max_model_len) - 1
     runner.warm_up(min(WARM_UP_TOKENS, config.max_num_batched_tokens, fitting))

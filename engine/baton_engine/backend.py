@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 
+from baton_engine.choosing import Chooser, choose
 from baton_engine.config import EngineConfig
 from baton_engine.cuda_graphs import CudaGraphRecorder
 from baton_engine.errors import ConfigError
@@ -86,6 +87,11 @@ class NativeBackend:
 
     def forward(self, model: DecoderModel, shape: KVShape, num_blocks: int) -> ForwardPass:
         return NativeForward(self.library, self.isa, model, shape, num_blocks, self.num_threads)
+
+
+def chooser_of(forward: ForwardPass) -> Chooser:
+    """What chooses tokens from its logits: the kernels' own, or torch."""
+    return forward.choose if isinstance(forward, NativeForward) else choose
 
 
 def choose_backend(

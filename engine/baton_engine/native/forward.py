@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from baton_engine.choosing import Draw
 from baton_engine.errors import ModelLoadError
 from baton_engine.forward import Batch
 from baton_engine.layers.attention import KVShape
@@ -17,7 +19,7 @@ from baton_engine.layers.linear import Linear
 from baton_engine.layers.quantized import QuantizedWeight
 from baton_engine.layers.rotary import inverse_frequencies
 from baton_engine.models.decoder import DecoderLayer, DecoderModel
-from baton_engine.native.library import ISA_NUMBERS, NativeLibrary, Shape, Step, Weight
+from baton_engine.native.library import ISA_NUMBERS, DrawFields, NativeLibrary, Shape, Step, Weight
 
 # As in csrc/api.cpp.
 QKV, OUTPUT, GATE_UP, DOWN, HEAD, EMBEDDING = range(6)
@@ -92,6 +94,20 @@ class NativeForward:
         )
         self._check(self._c.baton_run(self._model, ctypes.byref(step)))
         return out[:, : self.spec.vocab_size]
+
+    def choose(self, logits: Tensor, draws: Sequence[Draw]) -> list[int | None]:
+        """A Chooser: the rules of `choosing.choose`, in one call."""
+        assert logits.dtype == torch.float32
+        assert logits.stride(1) == 1
+        count, size = logits.shape
+        fields = (DrawFields * count)(*(
+            (draw.temperature, draw.min_p, draw.top_k, draw.temperature <= 0, draw.top_p, draw.point)
+            for draw in draws
+        ))  # fmt: skip
+        ids = (ctypes.c_int64 * count)()
+        stride = logits.stride(0)
+        self._check(self._c.baton_choose(self._model, logits.data_ptr(), stride, count, size, fields, ids))
+        return [token_id if token_id >= 0 else None for token_id in ids]
 
     def _logits_rows(self, count: int) -> Tensor:
         """Kept between steps: fresh memory would cost a page fault for each 4 KiB, some ms at 32 rows."""

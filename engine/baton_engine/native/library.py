@@ -58,6 +58,16 @@ class Step(ctypes.Structure):
     ]  # fmt: skip
 
 
+class DrawFields(ctypes.Structure):
+    """As Draw in csrc/model.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_float) for name in ("temperature", "min_p")),
+        *((name, ctypes.c_int32) for name in ("top_k", "greedy")),
+        *((name, ctypes.c_double) for name in ("top_p", "point")),
+    ]
+
+
 class Weight(ctypes.Structure):
     """As in csrc/pack.h; the addresses must stay valid until it is packed."""
 
@@ -76,10 +86,17 @@ class NativeLibrary:
         self.c.baton_new.argtypes = [ctypes.POINTER(Shape)]
         self.c.baton_delete.restype = None
         self.c.baton_delete.argtypes = [ctypes.c_void_p]
-        sizes = (self.c.baton_shape_size(), self.c.baton_step_size(), self.c.baton_weight_size())
-        for structure, size in zip((Shape, Step, Weight), sizes, strict=True):
+        for structure, size in (
+            (Shape, self.c.baton_shape_size()),
+            (Step, self.c.baton_step_size()),
+            (Weight, self.c.baton_weight_size()),
+            (DrawFields, self.c.baton_draw_size()),
+        ):
             assert ctypes.sizeof(structure) == size, f"{structure.__name__} differs from csrc"
         pointer, number = ctypes.c_void_p, ctypes.c_int
+        self.c.baton_choose.argtypes = [
+            pointer, pointer, ctypes.c_int64, number, number, ctypes.POINTER(DrawFields), pointer,
+        ]  # fmt: skip
         self.c.baton_set_matrix.argtypes = [pointer, number, number, ctypes.POINTER(Weight)]
         self.c.baton_tie_embedding.argtypes = [pointer]
         self.c.baton_weight_bytes.argtypes = [pointer]

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 import torch
 
-from baton_engine import sampler
+from baton_engine import choosing
+from baton_engine.choosing import NUM_CANDIDATES
 from baton_engine.request import Request
-from baton_engine.sampler import NUM_CANDIDATES, Sampler, uniform
+from baton_engine.sampler import Sampler, uniform
 from baton_engine.sampling_params import SamplingParams
 
 
@@ -65,8 +66,10 @@ def test_temperature_sharpens_and_flattens() -> None:
     assert cold[0] / 2_000 == pytest.approx(0.6**4 / (0.6**4 + 0.4**4), abs=0.03)
 
 
-def test_a_tiny_temperature_is_greedy_and_no_overflow() -> None:
-    assert set(seen([1.0, 90.0, 89.0], temperature=1e-30)) == {1}
+@pytest.mark.parametrize("temperature", [1e-30, 1e-60, 5e-324])
+def test_a_tiny_temperature_is_greedy_and_no_overflow(temperature: float) -> None:
+    """Also where it is 0 in float32."""
+    assert set(seen([1.0, 90.0, 89.0], temperature=temperature)) == {1}
 
 
 LADDER = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().tolist()
@@ -120,13 +123,13 @@ def test_cuts_wider_than_the_candidates_are_exact_too() -> None:
 
 def test_one_row_that_needs_a_wide_cut_widens_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
-    look = sampler._sorted_candidates
+    look = choosing._sorted_candidates
 
     def noting(scaled: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         sizes.append((scaled.shape[0], width))
         return look(scaled, width)
 
-    monkeypatch.setattr(sampler, "_sorted_candidates", noting)
+    monkeypatch.setattr(choosing, "_sorted_candidates", noting)
     flat = torch.zeros(32_768)
     flat[5] = 1.0
     peaked = torch.zeros(32_768)

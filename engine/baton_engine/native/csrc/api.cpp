@@ -37,6 +37,10 @@ void allocate(Model& model) {
     for (int thread = 0; thread < model.team.size(); ++thread) {
         model.thread_rows.emplace_back(16 * model.widest_row_bytes());
         model.thread_attention.emplace_back(space);
+        ChoiceSpace& choice = model.thread_choice.emplace_back();  // all it will need: no thread allocates in a step
+        for (auto* values : {&choice.distances, &choice.weights}) values->reserve(round_up(shape.vocab_size, 64));
+        choice.sums.reserve(round_up(shape.vocab_size, 64) / 64);
+        choice.ranks.reserve(shape.vocab_size);
     }
     // Now, and not page by page in the first requests: those would wait twice as long for their prompts' memory
     // as a decode takes.
@@ -70,6 +74,7 @@ int baton_best_isa() {
 
 int baton_shape_size() { return sizeof(Shape); }
 int baton_step_size() { return sizeof(Step); }
+int baton_draw_size() { return sizeof(Draw); }
 int baton_weight_size() { return sizeof(Weight); }
 
 Model* baton_new(const Shape* shape) {
@@ -122,6 +127,14 @@ int baton_multiply(const Weight* weight, int isa, const float* x, int num_rows, 
         Matrix matrix;
         pack(matrix, *weight, false, 1);
         (isa == kAvx512 ? avx512::multiply_rows : avx2::multiply_rows)(matrix, x, num_rows, weight->num_columns, out);
+    });
+}
+
+// ids: a token for each row of at most vocab_size logits, -1 where none can be chosen.
+int baton_choose(Model* model, const float* logits, int64_t row_stride, int num_rows, int size, const Draw* draws,
+                 int64_t* ids) {
+    return guarded([&] {
+        (model->shape.isa == kAvx512 ? avx512::choose : avx2::choose)(*model, logits, row_stride, num_rows, size, draws, ids);
     });
 }
 

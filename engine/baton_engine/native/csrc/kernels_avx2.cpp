@@ -20,5 +20,6 @@ namespace {
 #include "attention.inl"
 }  // namespace
 #include "step.inl"
+#include "choose.inl"
 }  // namespace baton::avx2
 #pragma GCC pop_options

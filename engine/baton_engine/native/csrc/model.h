@@ -37,6 +37,20 @@ struct Step {
     float* logits;                // num_samples × padded vocabulary
 };
 
+// How one row's token is chosen: sampler.py's rules 3 to 8.
+struct Draw {
+    float temperature, min_p;
+    int32_t top_k, greedy;
+    double top_p, point;  // point: where in [0, 1) on the cumulative distribution
+};
+
+// One thread's work space for a choice.
+struct ChoiceSpace {
+    std::vector<float> distances, weights;
+    std::vector<double> sums;
+    std::vector<uint64_t> ranks;
+};
+
 inline int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
 enum class Kind : int32_t { kBf16 = 0, kInt8 = 1, kInt4 = 2 };
@@ -131,6 +145,7 @@ struct Model {
     std::vector<std::atomic<int>> partials_done;
     std::vector<HugeArray<uint8_t>> thread_rows;
     std::vector<HugeArray<float>> thread_attention;
+    std::vector<ChoiceSpace> thread_choice;
     Plan plan;
 
     explicit Model(const Shape& s)
@@ -167,10 +182,12 @@ struct Model {
 namespace avx512 {
 void run(Model& model);
 void multiply_rows(const Matrix& matrix, const float* x, int num_rows, int size, float* out);
+void choose(Model& model, const float* logits, int64_t row_stride, int num_rows, int size, const Draw* draws, int64_t* ids);
 }  // namespace avx512
 namespace avx2 {
 void run(Model& model);
 void multiply_rows(const Matrix& matrix, const float* x, int num_rows, int size, float* out);
+void choose(Model& model, const float* logits, int64_t row_stride, int num_rows, int size, const Draw* draws, int64_t* ids);
 }  // namespace avx2
 
 }  // namespace baton

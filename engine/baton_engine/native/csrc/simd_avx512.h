@@ -26,6 +26,7 @@ inline Lanes max(Lanes a, Lanes b) { return _mm512_max_ps(a, b); }
 inline Lanes min(Lanes a, Lanes b) { return _mm512_min_ps(a, b); }
 inline float sum(Lanes x) { return _mm512_reduce_add_ps(x); }
 inline float largest(Lanes x) { return _mm512_reduce_max_ps(x); }
+inline bool has_nan(Lanes x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
 inline Lanes keep_first(Lanes x, int count, float other) {
     return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << count) - 1), all(other), x);
 }
