@@ -87,7 +87,7 @@ class LiveSystem:
         own = {"BATON_HOME": str(home), "BATON_PORT": str(self.port), "BATON_DEV_KEY": DEV_KEY}
         # One thread: two would wait for each other at every barrier while the other test process computes.
         # KV memory for few requests: what the engine may use, it touches when it starts.
-        engine = {"BATON_ENGINE_THREADS": "1", "BATON_ENGINE_KV_MEMORY_MB": "256"}
+        engine = {"BATON_ENGINE_THREADS": "1", "BATON_ENGINE_KV_MEMORY_MB": "512"}
         self.environment = environment_without_baton() | engine | own | environment
         self._process: subprocess.Popen[bytes] | None = None
 
