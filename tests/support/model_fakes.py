@@ -15,6 +15,21 @@ from baton_common.catalog import Catalog, parse_catalog
 FILE = b"GGUF" + bytes(range(256)) * 40
 HALVES = (FILE[:5000], FILE[5000:])
 
+TINY_MODEL = """\
+[models.tiny]
+title = "Tiny"
+family = "llama"
+format = "gguf"
+context_length = 64
+size_class = "small"
+default_pull = true
+[models.tiny.licence]
+name = "MIT"
+stated_in = "its card"
+stated_by_upload = true
+"""
+"""A model of a catalog, without its file and its source."""
+
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
@@ -46,18 +61,7 @@ sha256 = "{sha256(wheel)}"
 [aliases.default]
 small = "tiny"
 about = "the only one"
-[models.tiny]
-title = "Tiny"
-family = "llama"
-format = "gguf"
-context_length = 64
-size_class = "small"
-default_pull = true
-[models.tiny.licence]
-name = "MIT"
-stated_in = "its card"
-stated_by_upload = true
-[models.tiny.file]
+{TINY_MODEL}[models.tiny.file]
 name = "tiny.gguf"
 size_bytes = {len(FILE)}
 sha256 = "{file_sha256 or sha256(FILE)}"

@@ -5,25 +5,14 @@ from __future__ import annotations
 import pytest
 
 from baton_common.catalog import CatalogError, load_catalog, parse_catalog
+from tests.support.model_fakes import TINY_MODEL
 
-GOOD = """
+GOOD = f"""
 [aliases.auto]
 small = "tiny"
 about = "always the tiny one"
 
-[models.tiny]
-title = "Tiny"
-family = "llama"
-format = "gguf"
-context_length = 64
-size_class = "small"
-default_pull = true
-
-[models.tiny.licence]
-name = "MIT"
-stated_in = "its card"
-stated_by_upload = true
-
+{TINY_MODEL}
 [models.tiny.file]
 name = "tiny.gguf"
 size_bytes = 5

@@ -9,7 +9,7 @@ import pytest
 
 from baton_cli.models.generation import write_generation_defaults
 from baton_common.catalog import CatalogError, load_catalog, parse_catalog
-from tests.support.model_fakes import two_part_catalog
+from tests.support.model_fakes import TINY_MODEL, two_part_catalog
 
 
 def test_defaults_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
@@ -40,18 +40,7 @@ def test_the_shipped_models_have_sampling_defaults() -> None:
 def test_a_wrong_default_is_named(tmp_path: Path, line: str) -> None:
     catalog, _ = two_part_catalog(tmp_path)
     assert catalog.models["tiny"].generation == {}
-    text = f"""[models.tiny]
-title = "Tiny"
-family = "llama"
-format = "gguf"
-context_length = 64
-size_class = "small"
-default_pull = true
-[models.tiny.licence]
-name = "MIT"
-stated_in = "its card"
-stated_by_upload = true
-[models.tiny.source]
+    text = f"""{TINY_MODEL}[models.tiny.source]
 kind = "huggingface"
 upstream = "a/b"
 [models.tiny.generation]
