@@ -122,7 +122,7 @@ def ingest_responder(node: Node, library: Library, settings: Settings) -> Respon
             raise RequestFailed(body) from error
         return IngestReply(chunks=change.chunks, added=change.added, removed=change.removed)
 
-    limits = ResponderLimits(concurrency=4, waiting=32, answer_seconds=settings.ingest_embed_seconds + 30)
+    limits = ResponderLimits(concurrency=4, mailbox=32, answer_seconds=settings.ingest_embed_seconds + 30)
     return Responder(
         node,
         subject=subjects.INGEST_ALL,

@@ -39,22 +39,10 @@ from qdrant_edge import (
 )
 
 from baton_prompt_builder.sparse import words_of_document, words_of_question
-from baton_prompt_builder.stores.interface import (
-    Found,
-    Hit,
-    StoredChunk,
-    StoreError,
-    Vector,
-    from_payload,
-    to_payload,
-)
+from baton_prompt_builder.stores.interface import Found, Hit, StoredChunk, StoreError, Vector, from_payload
+from baton_prompt_builder.stores.layout import DENSE, INDEXED, PAGE, SPARSE, new_payload
 
 T = TypeVar("T")
-
-DENSE = "dense"
-SPARSE = "bm25"
-INDEXED = ("tenant_id", "source", "embedded_by")
-_PAGE = 256
 
 
 class EdgeStore:
@@ -87,8 +75,8 @@ class EdgeStore:
             raise
 
     async def upsert(self, chunks: Sequence[StoredChunk]) -> None:
-        for first in range(0, len(chunks), _PAGE):
-            page = chunks[first : first + _PAGE]
+        for first in range(0, len(chunks), PAGE):
+            page = chunks[first : first + PAGE]
             await self._run(
                 lambda page=page: self._shard.update(UpdateOperation.upsert_points(_points(page)))
             )
@@ -153,7 +141,7 @@ class EdgeStore:
         records: list[Record] = []
         offset = None
         while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE, filter=wanted, with_payload=payload)
+            request = ScrollRequest(offset=offset, limit=PAGE, filter=wanted, with_payload=payload)
             page, offset = self._shard.scroll(request)
             records += page
             if offset is None:
@@ -192,8 +180,8 @@ def _points(chunks: Sequence[StoredChunk]) -> list[Point]:
     points: list[Point] = []
     for chunk in chunks:
         indices, values = words_of_document(chunk.searchable_text)
-        payload = {**to_payload(chunk), "embedded_by": ""}
-        points.append(Point(chunk.chunk_id, {SPARSE: SparseVector(indices, values)}, payload))
+        vectors = {SPARSE: SparseVector(indices, values)}
+        points.append(Point(chunk.chunk_id, vectors, new_payload(chunk)))
     return points
 
 

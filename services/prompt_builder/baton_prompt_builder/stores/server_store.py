@@ -12,22 +12,10 @@ from typing import TypeVar
 from qdrant_client import AsyncQdrantClient, models
 
 from baton_prompt_builder.sparse import words_of_document, words_of_question
-from baton_prompt_builder.stores.interface import (
-    Found,
-    Hit,
-    StoredChunk,
-    StoreError,
-    Vector,
-    from_payload,
-    to_payload,
-)
+from baton_prompt_builder.stores.interface import Found, Hit, StoredChunk, StoreError, Vector, from_payload
+from baton_prompt_builder.stores.layout import DENSE, INDEXED, PAGE, SPARSE, new_payload
 
 T = TypeVar("T")
-
-DENSE = "dense"
-SPARSE = "bm25"
-INDEXED = ("tenant_id", "source", "embedded_by")
-_PAGE = 256
 
 
 class ServerStore:
@@ -67,8 +55,8 @@ class ServerStore:
             await _asked(self._client.create_payload_index(self._collection, field, schema))
 
     async def upsert(self, chunks: Sequence[StoredChunk]) -> None:
-        for first in range(0, len(chunks), _PAGE):
-            points = [_point(chunk) for chunk in chunks[first : first + _PAGE]]
+        for first in range(0, len(chunks), PAGE):
+            points = [_point(chunk) for chunk in chunks[first : first + PAGE]]
             await _asked(self._client.upsert(self._collection, points, wait=True))
 
     async def delete(self, chunk_ids: Sequence[str]) -> None:
@@ -150,9 +138,7 @@ class ServerStore:
         offset = None
         while True:
             page, offset = await _asked(
-                self._client.scroll(
-                    self._collection, wanted, limit=_PAGE, offset=offset, with_payload=payload
-                )
+                self._client.scroll(self._collection, wanted, limit=PAGE, offset=offset, with_payload=payload)
             )
             records += page
             if offset is None:
@@ -176,5 +162,4 @@ def _is(field: str, value: str) -> models.FieldCondition:
 def _point(chunk: StoredChunk) -> models.PointStruct:
     indices, values = words_of_document(chunk.searchable_text)
     vector = {SPARSE: models.SparseVector(indices=indices, values=values)}
-    payload = {**to_payload(chunk), "embedded_by": ""}
-    return models.PointStruct(id=chunk.chunk_id, vector=vector, payload=payload)  # pyright: ignore[reportArgumentType]  # dict is invariant
+    return models.PointStruct(id=chunk.chunk_id, vector=vector, payload=new_payload(chunk))  # pyright: ignore[reportArgumentType]  # dict is invariant
