@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baton_input_guardrails.config import ConfigError, load_config
+from baton_common.rules_file import ConfigError
+from baton_input_guardrails.config import load_config
 from baton_input_guardrails.wiring import build_judge
 
 RULES = "input: {{injection: {{patterns: [{{name: own.rule, kind: override, pattern: '{pattern}'}}]}}}}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from baton_common.rules_file import ConfigError
 from baton_input_guardrails import config as input_config
 from baton_input_guardrails.wiring import build_judge, build_topics
 from baton_output_guardrails import config as output_config
@@ -46,21 +47,21 @@ def test_one_file_serves_both(tmp_path: Path) -> None:
 def test_bad_input_rules_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(text)
-    with pytest.raises(input_config.ConfigError, match=complaint):
+    with pytest.raises(ConfigError, match=complaint):
         input_config.load_config(path)
 
 
 def test_bad_output_rules_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text("output: {deny: {phrases: 7}}")
-    with pytest.raises(output_config.ConfigError, match=r"output\.deny\.phrases"):
+    with pytest.raises(ConfigError, match=r"output\.deny\.phrases"):
         output_config.load_config(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for load, error in (
-        (input_config.load_config, input_config.ConfigError),
-        (output_config.load_config, output_config.ConfigError),
+        (input_config.load_config, ConfigError),
+        (output_config.load_config, ConfigError),
     ):
         with pytest.raises(error, match=r"nothing\.yaml"):
             load(tmp_path / "nothing.yaml")
