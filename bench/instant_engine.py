@@ -13,9 +13,10 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from baton_common.actor import Actor, InboxLimits
+from baton_common.actor import Actor
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox
+from baton_common.intake import InboxLimits
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_common.service import run_service

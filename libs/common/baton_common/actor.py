@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from baton_common.bus import BusMessage, Subscription
+from baton_common.bus import BusMessage
 from baton_common.context import RequestContext
 from baton_common.errors import BusError, RequestFailed
+from baton_common.intake import InboxLimits, Intake
 from baton_common.logs import request_id_var
 from baton_common.tasks import spawn
 from baton_common.tracing import SpanRecorder
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 H = TypeVar("H", bound=Handoff)
 _CANCEL_AGAIN_SECONDS = 0.05
-
-
-@dataclass(frozen=True)
-class InboxLimits:
-    concurrency: int = 64
-    """Requests handled at once."""
-    mailbox: int = 256
-    """Requests held but waiting for their turn; beyond that the answer is `busy`."""
 
 
 class _Baton(Generic[H]):
@@ -67,7 +59,7 @@ async def _end(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
 
 
-class Actor(Generic[H]):
+class Actor(Intake, Generic[H]):
     """`handle` runs for each request; RequestFailed from it goes to the client, anything else becomes
     `stop_failed` for that request only."""
 
@@ -83,34 +75,16 @@ class Actor(Generic[H]):
         queue: str | None = None,
         ack_by_handler: bool = False,
     ) -> None:
-        self._node = node
-        self._subject = subject
+        super().__init__(node, subject, limits or InboxLimits(), queue)
         self._message = message
         self._handle = handle
         self._stop_number = stop_number
-        self._limits = limits or InboxLimits()
-        self._queue = node.service if queue is None else queue
         self._ack_by_handler = ack_by_handler
-        self._turns = asyncio.Semaphore(self._limits.concurrency)
         self._held: dict[str, _Baton[H]] = {}
-        self._subscription: Subscription | None = None
-        self._taking = False
 
     @property
     def num_held(self) -> int:
         return len(self._held)
-
-    async def start(self) -> None:
-        self._taking = True
-        self._subscription = await self._node.bus.subscribe(
-            self._subject, self._on_message, queue=self._queue
-        )
-
-    async def stop_taking(self) -> None:
-        """From here on others of the group get new requests; what is held goes on."""
-        if self._subscription:
-            await self._subscription.unsubscribe()
-        self._taking = False
 
     async def finished(self) -> None:
         """Returns when nothing is held."""
@@ -135,7 +109,7 @@ class Actor(Generic[H]):
     def _judge(self, message: BusMessage) -> H | Ack:
         """The message to be held, or the answer that says why not."""
         node = self._node
-        if not self._taking or len(self._held) >= self._limits.concurrency + self._limits.mailbox:
+        if not self._taking or self._is_full:
             return Ack(verdict="busy", instance=node.instance)
         try:
             handoff = self._message.decode(message.payload)

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from baton_common.bus import BusMessage, Subscription
+from baton_common.bus import BusMessage
 from baton_common.errors import BusError, BusUnavailable, RequestFailed
+from baton_common.intake import InboxLimits, Intake
 from baton_common.logs import request_id_var
 from baton_common.tasks import spawn
 from baton_contracts.base import MalformedMessage, WireModel
@@ -27,16 +28,14 @@ R = TypeVar("R", bound=WireModel)
 
 
 @dataclass(frozen=True)
-class ResponderLimits:
+class ResponderLimits(InboxLimits):
     concurrency: int = 16
-    """Questions being answered at once."""
-    waiting: int = 64
-    """Questions waiting for their turn; beyond that the answer is `stop_busy`, at once."""
+    mailbox: int = 64
     answer_seconds: float = 30.0
     """Longest wait plus work for one question; then the answer is `deadline_exceeded`."""
 
 
-class Responder(Generic[Q, R]):
+class Responder(Intake, Generic[Q, R]):
     """`answer(request_id, query)` runs for each question. RequestFailed from it becomes the reply's `error`,
     anything else `stop_failed`; the process goes on. `reply` must have a field `error: ErrorBody | None`."""
 
@@ -51,32 +50,17 @@ class Responder(Generic[Q, R]):
         limits: ResponderLimits | None = None,
         queue: str | None = None,
     ) -> None:
-        self._node = node
-        self._subject = subject
+        limits = limits or ResponderLimits()
+        super().__init__(node, subject, limits, queue)
         self._query = query
         self._reply = reply
         self._answer = answer
-        self._limits = limits or ResponderLimits()
-        self._queue = node.service if queue is None else queue
-        self._turns = asyncio.Semaphore(self._limits.concurrency)
+        self._answer_seconds = limits.answer_seconds
         self._tasks: set[asyncio.Task[None]] = set()
-        self._subscription: Subscription | None = None
-        self._taking = False
 
     @property
     def num_held(self) -> int:
         return len(self._tasks)
-
-    async def start(self) -> None:
-        self._taking = True
-        self._subscription = await self._node.bus.subscribe(
-            self._subject, self._on_message, queue=self._queue
-        )
-
-    async def stop_taking(self) -> None:
-        if self._subscription:
-            await self._subscription.unsubscribe()
-        self._taking = False
 
     async def finished(self) -> None:
         while self._tasks:
@@ -97,7 +81,7 @@ class Responder(Generic[Q, R]):
         if not self._taking:
             text = f"{service} is shutting down. Ask again: another instance answers, or its successor."
             return self._error("shutting_down", text, retry_after_seconds=1)
-        if self.num_held >= self._limits.concurrency + self._limits.waiting:
+        if self._is_full:
             text = f"{service} has {self.num_held} questions to answer and takes no more. Try again shortly."
             return self._error("stop_busy", text, retry_after_seconds=1)
         try:
@@ -109,7 +93,7 @@ class Responder(Generic[Q, R]):
         request_id = request_id_of(message.subject)
         request_id_var.set(request_id)
         try:
-            async with asyncio.timeout(self._limits.answer_seconds), self._turns:
+            async with asyncio.timeout(self._answer_seconds), self._turns:
                 reply = await self._answer(request_id, query)
         except asyncio.CancelledError:  # this process is ending
             text = f"{self._node.service} was stopped before it had the answer."
@@ -125,7 +109,7 @@ class Responder(Generic[Q, R]):
             body = error.error
             return body if body.stop else body.model_copy(update={"stop": service})
         if isinstance(error, TimeoutError):
-            text = f"{service} had no answer within {self._limits.answer_seconds:.0f} s."
+            text = f"{service} had no answer within {self._answer_seconds:.0f} s."
             return self._error("deadline_exceeded", text)
         self._node.log.exception("question on %s failed", self._subject)
         return self._error("stop_failed", f"{service} failed on this question; its log has the cause.")

@@ -19,7 +19,7 @@ def embed_responder(
 
     limits = ResponderLimits(
         concurrency=settings.embedder_concurrency,
-        waiting=settings.embedder_waiting,
+        mailbox=settings.embedder_waiting,
         answer_seconds=settings.embedder_answer_seconds,
     )
     return Responder(

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from baton_common.actor import Actor, InboxLimits
+from baton_common.actor import Actor
 from baton_common.bus import Bus
 from baton_common.catalog import load_catalog
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
+from baton_common.intake import InboxLimits
 from baton_common.node import Node
 from baton_common.service import run_service
 from baton_common.settings import load_settings

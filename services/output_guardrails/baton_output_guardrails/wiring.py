@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from baton_common.actor import Actor, InboxLimits
+from baton_common.actor import Actor
 from baton_common.bus import Bus
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
+from baton_common.intake import InboxLimits
 from baton_common.node import Node
 from baton_common.vault import Vault
 from baton_contracts import subjects

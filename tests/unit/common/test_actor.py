@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from baton_common.actor import Actor, InboxLimits
+from baton_common.actor import Actor
 from baton_common.bus import BusMessage
 from baton_common.cancels import broadcast_cancel
 from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
+from baton_common.intake import InboxLimits
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 from baton_contracts import subjects

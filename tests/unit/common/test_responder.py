@@ -111,7 +111,7 @@ async def test_more_than_the_bound_is_told_busy_at_once(bench: Bench) -> None:
         await gate.wait()
         return EmbedReply(model="m")
 
-    await bench.serve(answer, ResponderLimits(concurrency=1, waiting=1))
+    await bench.serve(answer, ResponderLimits(concurrency=1, mailbox=1))
     held = [asyncio.create_task(bench.ask()) for _ in range(2)]
     await bench.held(2)
     error = (await bench.ask()).error
