@@ -18,6 +18,10 @@ _CHAT = prompt.ChatRequest(
     sampling=prompt.Sampling(max_tokens=8, temperature=0),
     retrieval="off",
 )
+_THINKING = "I add."
+_CALL = frames.ToolCallPiece(
+    index=0, call_id="call_1", name="add", arguments='{"a": 2, "b": 2}', is_whole=True
+)
 _PROMPT = prompt.Prompt(messages=_CHAT.messages)
 _TOOLS = (prompt.Tool(name="add", description="Adds two numbers."),)
 
@@ -66,7 +70,7 @@ async def _masks_an_address(probe: Probe) -> None:
 
 
 async def output_guardrails(probe: Probe) -> None:
-    """Frames sent to the inbox named in the ack come out on reply.EDGE.RID, numbered, text unchanged."""
+    """Frames sent to the inbox named in the ack come out on reply.EDGE.RID, numbered, all parts unchanged."""
     envelope = probe.envelope()
     rid = envelope.request_id
     handoff = handoffs.GuardOutHandoff(envelope=envelope, gateway=probe.instance)
@@ -75,8 +79,15 @@ async def output_guardrails(probe: Probe) -> None:
         expect(ack.verdict == "held", f"the handoff was answered {ack.verdict!r}: {ack.error}")
         await _play_engine(probe, subjects.frames(probe.instance, ack.instance, rid), rid, ack.instance)
         received = await ear.frames_until_end()
-    text = "".join(frame.text for frame in received if isinstance(frame, frames.Data))
+    data = [frame for frame in received if isinstance(frame, frames.Data)]
+    text = "".join(frame.text for frame in data)
     expect(text == "two plus two is four", f"the text that came out is {text!r}")
+    thinking = "".join(frame.reasoning or "" for frame in data)
+    expect(thinking == _THINKING, f"the thinking that came out is {thinking!r}")
+    pieces = [piece for frame in data for piece in frame.tool_calls or ()]
+    arguments = "".join(piece.arguments for piece in pieces)
+    expect([piece.name for piece in pieces if piece.name] == [_CALL.name], "the call's name did not come out")
+    expect(arguments == _CALL.arguments, f"the call's arguments came out as {arguments!r}")
     numbers = [frame.seq for frame in received if frame.seq >= 0]
     expect(numbers == list(range(len(numbers))), f"the frames are numbered {numbers}")
     expect(isinstance(received[-1], frames.End), f"the last frame is {received[-1].kind}")
@@ -88,8 +99,8 @@ async def _play_engine(probe: Probe, subject: str, rid: str, guard: str) -> None
         frames.Prologue(
             **sender, seq=0, model="m", replica=probe.instance, gateway=probe.instance, guard=guard
         ),
-        frames.Data(**sender, seq=1, text="two plus "),
-        frames.Data(**sender, seq=2, text="two is four"),
+        frames.Data(**sender, seq=1, reasoning=_THINKING, text="two plus "),
+        frames.Data(**sender, seq=2, text="two is four", tool_calls=(_CALL,)),
         frames.End(**sender, seq=3, finish_reason="stop", usage=examples.USAGE),
     ]
     for frame in script:

@@ -46,6 +46,9 @@ class StreamFilter:
 
     def _note_passed(self) -> None:
         places = self._places
+        if not places and not self._window.held_chars and not self._restorer.held_chars:
+            self.num_passed = self.num_fed
+            return
         places.append((self.num_fed - self._restorer.held_chars, self._window.num_seen))
         while places and places[0][1] <= self._window.num_decided:
             self.num_passed = places.popleft()[0]
