@@ -42,6 +42,7 @@ from baton_engine.sampling_params import SamplingParams
 from baton_engine.speculation.drafting import SpeculationStats
 from baton_engine.speculation.settings import DraftSpeculation, NgramSpeculation
 from baton_engine.step_profile import StepProfile
+from baton_engine.structured import StructuredOutput
 
 __all__ = [
     "LLM",
@@ -77,6 +78,7 @@ __all__ = [
     "SamplingParams",
     "SpeculationStats",
     "StepProfile",
+    "StructuredOutput",
     "Timings",
     "TokenLogprobs",
     "ToolCallDelta",

@@ -23,6 +23,7 @@ from baton_engine.errors import (
 from baton_engine.output_format import OutputFormat
 from baton_engine.request import EngineRequest, Request
 from baton_engine.sampling_params import SamplingParams
+from baton_engine.structured.compiler import GrammarCompiler
 from baton_engine.text.reasoning import OPENING
 from baton_engine.text_face import TextTokenizer
 
@@ -116,8 +117,12 @@ class WaitingRoom:
             self._held.discard(request_id)
 
 
-def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: TextTokenizer) -> Request:
-    """Checks all that can be known before running. Raises RequestRejected."""
+def build_request(
+    asked: EngineRequest, limits: AdmissionLimits, tokenizer: TextTokenizer, grammars: GrammarCompiler
+) -> Request:
+    """Checks all that can be known before running; waits for a grammar that nobody has prepared. Raises
+    RequestRejected.
+    """
     if not asked.request_id:
         raise InvalidParameter("request_id", "request_id is empty.")
     if abs(asked.priority) > MAX_PRIORITY:
@@ -143,6 +148,7 @@ def build_request(asked: EngineRequest, limits: AdmissionLimits, tokenizer: Text
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
         bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
+        grammar=None if sampling.structured is None else grammars.grammar(sampling.structured),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
         output_format=_output_format(asked.output_format, prompt, tokenizer),

@@ -31,6 +31,7 @@ from baton_engine.speculation.drafting import Speculation
 from baton_engine.speculation.loading import DraftLoader, drafter_of, require_same_vocabulary
 from baton_engine.speculation.settings import DraftSpeculation, SpeculationSettings
 from baton_engine.step_pace import StepPace
+from baton_engine.structured.compiler import GrammarCompiler
 from baton_engine.text import StreamDecoder, Tokenizer
 from baton_engine.text_face import TextDecoderFactory, TextTokenizer
 from baton_engine.weights import open_checkpoint
@@ -55,6 +56,7 @@ class LoadedEngine:
     core: EngineCore
     tokenizer: TextTokenizer
     limits: AdmissionLimits
+    grammars: GrammarCompiler
     generation_defaults: dict[str, Any]
 
 
@@ -76,7 +78,8 @@ def decoders_of(tokenizer: Tokenizer) -> TextDecoderFactory:
             skip_special_tokens=sampling.skip_special_tokens,
             include_stop=sampling.include_stop_str_in_output,
             min_tokens=sampling.min_tokens,
-            stop_at_spelled_eos=not sampling.ignore_eos,
+            # Inside a structure such text is data, and to end there would break it.
+            stop_at_spelled_eos=not sampling.ignore_eos and sampling.structured is None,
         )
 
     return new_decoder
@@ -101,6 +104,9 @@ def load_engine(
     parts = parts or open_parts(config)
     report("loading weights")
     spec = read_spec(parts.weights)
+    end_ids = end_token_ids(parts, spec)
+    grammars = GrammarCompiler(parts.tokenizer, spec.vocab_size, end_ids)
+    grammars.warm_up()
     backend = choose_backend(config, spec, dtype, device)
     shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
     weights = planned_weights(config, parts.weights, dtype, device, native=backend.packs_weights)
@@ -121,7 +127,6 @@ def load_engine(
         num_blocks = plan.num_blocks
         runner = Runner(backend.forward(model, shape, num_blocks))
         del model
-    end_ids = end_token_ids(parts, spec)
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
     kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
     order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
@@ -135,7 +140,7 @@ def load_engine(
     fitting = min(num_blocks * config.block_size, max_model_len) - 1
     runner.warm_up(min(WARM_UP_TOKENS, config.max_num_batched_tokens, fitting))
     report("ready")
-    return LoadedEngine(core, parts.tokenizer, limits, parts.generation_defaults)
+    return LoadedEngine(core, parts.tokenizer, limits, grammars, parts.generation_defaults)
 
 
 def _open_draft(

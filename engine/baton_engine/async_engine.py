@@ -28,6 +28,8 @@ from baton_engine.engine import CancelReport, EngineCore, EngineStats
 from baton_engine.errors import EngineUnavailable
 from baton_engine.kv_events import KVListener
 from baton_engine.request import EngineRequest, Request, RequestDelta, RequestFailure
+from baton_engine.sampling_params import SamplingParams
+from baton_engine.structured.matcher import Grammar
 
 log = logging.getLogger(__name__)
 
@@ -124,13 +126,32 @@ class AsyncEngine:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
+    def prepare(self, sampling: SamplingParams) -> Future[None]:
+        """To be awaited before `submit` where sampling.structured is set: its grammar is compiled meanwhile,
+        in another thread. The future's exception is InvalidParameter. Raises QueueFull or EngineUnavailable.
+
+        Without this, `submit` waits for the compilation itself, in the caller's thread.
+        """
+        prepared: Future[None] = Future()
+        prepared.set_running_or_notify_cancel()
+        if sampling.structured is None:
+            prepared.set_result(None)
+            return prepared
+
+        def pass_on(compiled: Future[Grammar]) -> None:
+            error = compiled.exception()
+            prepared.set_result(None) if error is None else prepared.set_exception(error)
+
+        self._loaded().grammars.prepare(sampling.structured).add_done_callback(pass_on)
+        return prepared
+
     def submit(self, asked: EngineRequest, on_delta: OnDelta) -> Admission:
         """Checks the request and queues it. Raises RequestRejected or EngineUnavailable.
 
         on_delta is called in the engine thread, once for each step that moves the request, and must be quick.
         """
         engine = self._loaded()
-        request = build_request(asked, engine.limits, engine.tokenizer)
+        request = build_request(asked, engine.limits, engine.tokenizer, engine.grammars)
         with self._gate:
             self._require_ready()
             admission = engine.core.waiting_room.enter(request)

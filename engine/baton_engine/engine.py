@@ -31,6 +31,7 @@ from baton_engine.scheduler import Scheduler, StepPlan
 from baton_engine.speculation.drafting import Speculation, SpeculationStats
 from baton_engine.speculation.verification import rows_by_depth
 from baton_engine.step_profile import StepProfile, StepProfiler
+from baton_engine.structured.matcher import StructureBroken
 from baton_engine.text.answer_reader import AnswerPart
 from baton_engine.text_face import TextDecoderFactory
 
@@ -108,7 +109,7 @@ class EngineCore:
         try:
             writer = AnswerWriter(request, self._new_decoder)
         except Exception as error:
-            self._ended_at_birth.append(self._fail(request, "detokenizer_error", error))
+            self._ended_at_birth.append(self._fail(request, _code(error), error))
             return
         self._writers.setdefault(request.request_id, {})[request.index] = writer
         ending = writer.ending_of_resumed()
@@ -239,7 +240,7 @@ class EngineCore:
         if first:
             request.first_token_at = now
         if token.token_id is None:
-            return self._fail(request, "invalid_logits", ValueError("the logits hold no number to choose by"))
+            return self._fail_without_token(request)
         if first and request.forked_from is None:
             self.totals.prompt_tokens += request.num_prompt_tokens
             for index in range(1, request.sampling.n):
@@ -248,7 +249,7 @@ class EngineCore:
         try:
             part, ending = self._writers[request.request_id][request.index].push(token.token_id)
         except Exception as error:
-            return self._fail(request, "detokenizer_error", error)
+            return self._fail(request, _code(error), error)
         logprobs = (token.logprobs,) if token.logprobs is not None else ()
         prompt = tuple(request.prompt_logprobs) if first and request.prompt_logprobs else None
         if ending is None:
@@ -264,6 +265,13 @@ class EngineCore:
             )
         last = self._finish(request, ending, part)
         return replace(last, token_ids=(token.token_id,), logprobs=logprobs, prompt_logprobs=prompt)
+
+    def _fail_without_token(self, request: Request) -> RequestDelta:
+        matcher = request.matcher
+        if matcher is None:
+            return self._fail(request, "invalid_logits", ValueError("the logits hold no number to choose by"))
+        error = matcher.error or StructureBroken("no token is left that both it and the other rules allow")
+        return self._fail(request, error.code, error)
 
     def _fail(self, request: Request, code: str, error: Exception) -> RequestDelta:
         return self._finish(request, Ending("error", failure=_failure(code, error)), flush=False)
@@ -311,6 +319,10 @@ class EngineCore:
     def _take_ended_at_birth(self) -> list[RequestDelta]:
         ended, self._ended_at_birth = self._ended_at_birth, []
         return ended
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, StructureBroken) else "detokenizer_error"
 
 
 def _failure(code: str, error: Exception) -> RequestFailure:

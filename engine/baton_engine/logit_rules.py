@@ -1,6 +1,7 @@
 """What requests forbid, favour and punish among the tokens, for the whole batch at once. Owns the order:
 
-    1  allowed ids     every other token becomes impossible
+    1  structure       every token that it does not allow next becomes impossible (`structured/mask.py`)
+       allowed ids     every other token becomes impossible
     2  bad words       the token that would complete one becomes impossible
     3  min tokens      end and stop ids are impossible until the answer has min_tokens tokens; then logit bias
     4  repetition      a logit seen in prompt or answer: l / penalty where l > 0, l × penalty elsewhere
@@ -14,6 +15,7 @@ rules and its counts are made when it is first sampled, and go with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -21,6 +23,8 @@ import torch
 from torch import Tensor
 
 from baton_engine.request import Request
+from baton_engine.structured.mask import keep_allowed
+from baton_engine.structured.matcher import Matcher, StructureBroken
 from baton_engine.token_counts import TokenCounts
 
 
@@ -75,6 +79,7 @@ class LogitRules:
         ]
         if not rows:
             return
+        _keep_structured(logits, rows)
         _keep_allowed(logits, rows)
         _forbid(logits, rows, _completing_a_bad_word)
         _forbid(logits, rows, _ends_too_early)
@@ -86,6 +91,18 @@ class LogitRules:
         if rules is None:
             rules = self._compiled[request] = CompiledRules.of(request)
         return rules
+
+
+def _keep_structured(logits: Tensor, rows: Sequence[Row]) -> None:
+    matchers: list[tuple[int, Matcher]] = []
+    for row in rows:
+        matcher = row.request.matcher
+        if matcher is not None:
+            with suppress(StructureBroken):  # the matcher keeps it, and its mask lets nothing through
+                matcher.up_to_date(row.request)
+            matchers.append((row.index, matcher))
+    if matchers:
+        keep_allowed(logits, matchers)
 
 
 def _keep_allowed(logits: Tensor, rows: Sequence[Row]) -> None:

@@ -80,6 +80,15 @@ class AnswerWriter:
         chunk = self._decoder.push((token_id,))
         if chunk.stopped:
             return chunk.text, Ending("stop", chunk.stop)
+        if self._structure_is_complete(num_answer_tokens):
+            return chunk.text, Ending("stop")
         if num_answer_tokens >= request.max_tokens:
             return chunk.text, Ending("length")
         return chunk.text, None
+
+    def _structure_is_complete(self, num_answer_tokens: int) -> bool:
+        """Raises StructureBroken. Of resumed tokens only the last is asked about: all of them are known."""
+        request = self.request
+        if request.matcher is None or num_answer_tokens < request.num_answer_tokens:
+            return False
+        return request.matcher.up_to_date(request).is_complete

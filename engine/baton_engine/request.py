@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from baton_engine.output_format import PLAIN, OutputFormat, ToolCallDelta
 from baton_engine.sampling_params import SamplingParams
+from baton_engine.structured.matcher import Grammar, Matcher
 
 FinishReason = Literal["stop", "tool_calls", "length", "cancelled", "error"]
 
@@ -177,6 +178,7 @@ class Request:
 
     block_ids belongs to the KV cache, which alone adds and frees; state and arrival to the scheduler.
     draft_token_ids are guesses of what follows the last token, for the next step alone (see `speculation`).
+    matcher follows the answer's tokens in the grammar, where there is one.
     index is 0 but for further answers to the prompt of `forked_from`, whose blocks they share while it has
     them.
     """
@@ -190,6 +192,7 @@ class Request:
     end_token_ids: frozenset[int] = frozenset()
     resume_token_ids: tuple[int, ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
+    grammar: Grammar | None = None
     cache_salt: str = ""
     priority: int = 0
     index: int = 0
@@ -204,6 +207,7 @@ class Request:
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     num_reasoning_tokens: int = 0
+    matcher: Matcher | None = field(init=False, default=None)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list["TokenLogprobs | None"])
     block_ids: list[int] = field(default_factory=list[int])
     block_hashes: list[bytes] = field(default_factory=list[bytes])
@@ -216,6 +220,7 @@ class Request:
 
     def __post_init__(self) -> None:
         self.token_ids = [*self.prompt_token_ids, *self.resume_token_ids]
+        self.matcher = self.grammar.matcher() if self.grammar is not None else None
         if self.sampling.prompt_logprobs is not None:
             self.prompt_logprobs.append(None)
 
@@ -230,6 +235,7 @@ class Request:
             stop_token_ids=self.stop_token_ids,
             end_token_ids=self.end_token_ids,
             bad_words=self.bad_words,
+            grammar=self.grammar,
             cache_salt=self.cache_salt,
             priority=self.priority,
             index=index,

@@ -10,6 +10,8 @@ Rules where APIs differ:
 - include_stop_str_in_output: a stop string that ends the answer is shown; end and stop tokens never are.
 - skip_special_tokens False: control tokens inside the answer are shown as their text.
 - n: that many answers to one prompt. The first has the seed as given, the others seeds derived from it.
+- structured: comes before all other rules; if they leave no token that it allows, the request fails. The answer
+  ends where the structure does, whatever min_tokens and ignore_eos say.
 - logprobs: of the model itself, before everything on this page. 0 gives the chosen token's alone.
 """
 
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from baton_engine.errors import InvalidParameter
+from baton_engine.structured.output import StructuredOutput
 
 MAX_STOP_STRINGS = 64
 MAX_CHOICES = 64
@@ -60,6 +63,7 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     n: int = 1
+    structured: StructuredOutput | None = None
 
     def __post_init__(self) -> None:
         stop: object = self.stop
@@ -91,7 +95,7 @@ class SamplingParams:
     def edits_logits(self) -> bool:
         """False: the row's logits go into the choice as the model gave them."""
         rules = (self.allowed_token_ids, self.bad_words, self.min_tokens, self.logit_bias, self.penalises)
-        return any(bool(rule) for rule in rules)
+        return self.structured is not None or any(bool(rule) for rule in rules)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:

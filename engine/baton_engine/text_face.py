@@ -24,6 +24,11 @@ class TextTokenizer(Protocol):
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
 
+    @property
+    def special_token_ids(self) -> frozenset[int]: ...
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
 
 class TextChunk(Protocol):
     @property

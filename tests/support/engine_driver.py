@@ -24,7 +24,7 @@ def ask(
 
 def add(engine: LoadedEngine, asked: EngineRequest) -> Request:
     """As AsyncEngine.submit does. Raises RequestRejected."""
-    request = build_request(asked, engine.limits, engine.tokenizer)
+    request = build_request(asked, engine.limits, engine.tokenizer, engine.grammars)
     engine.core.waiting_room.enter(request)
     engine.core.add(request)
     return request

@@ -1,0 +1,162 @@
+"""Structures to grammars, off the engine's loop. Owns the threads, the bounds in time and size, and the cache;
+knows no requests.
+
+    known → at once
+    new   → a trial in a process that can be ended (`trials.py`), then compiled here over the vocabulary
+
+A grammar is compiled once, however many ask for it at the same time; a refusal is remembered like a grammar.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from baton_engine.errors import QueueFull
+from baton_engine.structured.grammar_text import grammar_text
+from baton_engine.structured.matcher import Grammar, short_reason
+from baton_engine.structured.output import StructuredOutput, UnusableStructure
+from baton_engine.structured.trials import Trials
+from baton_engine.structured.vocabulary import mask_vocabulary
+from baton_engine.text_face import TextTokenizer
+
+NUM_THREADS = 2
+
+
+def _library_limits() -> dict[str, Any]:
+    """Bounds of one step's mask at some 10 ms and of a grammar's memory at some 50 MB: see LLParserLimits."""
+    return {
+        "initial_lexer_fuel": 1_000_000,
+        "step_lexer_fuel": 100_000,
+        "step_max_items": 50_000,
+        "max_lexer_states": 25_000,
+        "max_grammar_size": 200_000,
+        "verbose_errors": False,
+    }
+
+
+@dataclass(frozen=True)
+class CompileLimits:
+    """library: the fields of llguidance's LLParserLimits."""
+
+    seconds: float = 5.0
+    num_cached: int = 128
+    num_pending: int = 64
+    library: dict[str, Any] = field(default_factory=_library_limits)
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """Without the name of a parameter: the same structure may be asked for under several."""
+
+    why: str
+
+
+_Key = tuple[str, str, str]
+_Outcome = Grammar | _Refused
+
+
+class GrammarCompiler:
+    """Thread-safe. Its threads, and their processes, start when first needed and end with it."""
+
+    def __init__(
+        self,
+        tokenizer: TextTokenizer,
+        vocab_size: int,
+        end_token_ids: frozenset[int],
+        limits: CompileLimits | None = None,
+    ) -> None:
+        self._limits = limits or CompileLimits()
+        self._end_token_ids = end_token_ids
+        self._library_limits = LLParserLimits(**self._limits.library)
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._outcomes: OrderedDict[_Key, Future[_Outcome]] = OrderedDict()
+        self._trials = threading.local()
+        self._pool = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="baton-grammar")
+        self._vocabulary: Future[LLTokenizer] | None = None
+        self._new_vocabulary = lambda: mask_vocabulary(tokenizer, vocab_size, end_token_ids)
+
+    def warm_up(self) -> None:
+        """Begins what all grammars need; returns at once."""
+        with self._lock:
+            self._begin_vocabulary()
+
+    def prepare(self, wanted: StructuredOutput) -> Future[Grammar]:
+        """Done when `wanted` has its grammar; its exception is InvalidParameter. Can't be cancelled, so that
+        who loses interest takes it from nobody. Raises QueueFull.
+        """
+        answer: Future[Grammar] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def pass_on(done: Future[_Outcome]) -> None:
+            error = done.exception()
+            outcome = None if error else done.result()
+            if isinstance(outcome, Grammar):
+                answer.set_result(outcome)
+            else:
+                answer.set_exception(error or wanted.refusal(outcome.why if outcome else ""))
+
+        self._outcome(wanted).add_done_callback(pass_on)
+        return answer
+
+    def grammar(self, wanted: StructuredOutput) -> Grammar:
+        """Waits for the compilation where there was none before. Raises InvalidParameter or QueueFull."""
+        return self.prepare(wanted).result()
+
+    def _outcome(self, wanted: StructuredOutput) -> Future[_Outcome]:
+        with self._lock:
+            found = self._outcomes.get(wanted.key)
+            if found is not None:
+                self._outcomes.move_to_end(wanted.key)
+                return found
+            if self._pending >= self._limits.num_pending:
+                raise QueueFull(self._pending, self._limits.num_pending, "grammars")
+            self._pending += 1
+            vocabulary = self._begin_vocabulary()
+            found = self._outcomes[wanted.key] = self._pool.submit(self._compile, wanted, vocabulary)
+            while len(self._outcomes) > self._limits.num_cached:
+                self._outcomes.popitem(last=False)
+        found.add_done_callback(lambda done: self._compiled(wanted.key, done))
+        return found
+
+    def _compiled(self, key: _Key, done: Future[_Outcome]) -> None:
+        with self._lock:
+            self._pending -= 1
+            if done.exception() is not None and self._outcomes.get(key) is done:
+                del self._outcomes[key]  # our fault, not the grammar's: the next one may have more luck
+
+    def _begin_vocabulary(self) -> Future[LLTokenizer]:
+        if self._vocabulary is None and self._end_token_ids:
+            self._vocabulary = self._pool.submit(self._new_vocabulary)
+        return self._vocabulary or Future()
+
+    # Below runs in a thread of the pool.
+
+    def _compile(self, wanted: StructuredOutput, vocabulary: Future[LLTokenizer]) -> _Outcome:
+        if not self._end_token_ids:
+            return _Refused("this model has no end token that could end a structure.")
+        try:
+            text = grammar_text(wanted)
+            self._trials_of_thread().check(text)
+        except UnusableStructure as error:
+            return _Refused(str(error))
+        matcher = LLMatcher(vocabulary.result(), text, log_level=0, limits=self._library_limits)
+        if not matcher.is_error() and not matcher.is_stopped():
+            matcher.compute_bitmask()  # what the first step of each answer would have to build
+        if matcher.is_error():
+            return _Refused(short_reason(matcher))
+        if matcher.is_stopped():
+            return _Refused("only an empty answer would follow it.")
+        return Grammar(matcher)
+
+    def _trials_of_thread(self) -> Trials:
+        trials: Trials | None = getattr(self._trials, "own", None)
+        if trials is None:
+            trials = self._trials.own = Trials(self._limits.library, self._limits.seconds)
+        return trials
