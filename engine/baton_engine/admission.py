@@ -148,7 +148,7 @@ def build_request(
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
         bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
-        grammar=None if sampling.structured is None else grammars.grammar(sampling.structured),
+        grammar=grammars.grammar(sampling.structured),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
         output_format=_output_format(asked.output_format, prompt, tokenizer),

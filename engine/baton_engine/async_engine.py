@@ -126,24 +126,13 @@ class AsyncEngine:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    def prepare(self, sampling: SamplingParams) -> Future[None]:
+    def prepare(self, sampling: SamplingParams) -> Future[Grammar | None]:
         """To be awaited before `submit` where sampling.structured is set: its grammar is compiled meanwhile,
         in another thread. The future's exception is InvalidParameter. Raises QueueFull or EngineUnavailable.
 
         Without this, `submit` waits for the compilation itself, in the caller's thread.
         """
-        prepared: Future[None] = Future()
-        prepared.set_running_or_notify_cancel()
-        if sampling.structured is None:
-            prepared.set_result(None)
-            return prepared
-
-        def pass_on(compiled: Future[Grammar]) -> None:
-            error = compiled.exception()
-            prepared.set_result(None) if error is None else prepared.set_exception(error)
-
-        self._loaded().grammars.prepare(sampling.structured).add_done_callback(pass_on)
-        return prepared
+        return self._loaded().grammars.prepare(sampling.structured)
 
     def submit(self, asked: EngineRequest, on_delta: OnDelta) -> Admission:
         """Checks the request and queues it. Raises RequestRejected or EngineUnavailable.

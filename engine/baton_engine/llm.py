@@ -136,9 +136,7 @@ class LLM:
 
     def _add(self, asked: EngineRequest) -> None:
         core = self._engine.core
-        request = build_request(
-            asked, self._engine.limits, self._engine.tokenizer, self._engine.grammars
-        )
+        request = build_request(asked, self._engine.limits, self._engine.tokenizer, self._engine.grammars)
         core.waiting_room.enter(request)
         core.add(request)
 

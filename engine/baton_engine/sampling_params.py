@@ -10,8 +10,8 @@ Rules where APIs differ:
 - include_stop_str_in_output: a stop string that ends the answer is shown; end and stop tokens never are.
 - skip_special_tokens False: control tokens inside the answer are shown as their text.
 - n: that many answers to one prompt. The first has the seed as given, the others seeds derived from it.
-- structured: comes before all other rules; if they leave no token that it allows, the request fails. The answer
-  ends where the structure does, whatever min_tokens and ignore_eos say.
+- structured: comes before all other rules; if they leave no token that it allows, the request fails. The
+  answer ends where the structure does, whatever min_tokens and ignore_eos say.
 - logprobs: of the model itself, before everything on this page. 0 gives the chosen token's alone.
 """
 

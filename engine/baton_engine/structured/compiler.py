@@ -1,4 +1,4 @@
-"""Structures to grammars, off the engine's loop. Owns the threads, the bounds in time and size, and the cache;
+"""Structures to grammars, off the engine's loop. Owns the threads, the bounds in time and size, the cache;
 knows no requests.
 
     known → at once
@@ -19,7 +19,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from baton_engine.errors import QueueFull
 from baton_engine.structured.grammar_text import grammar_text
-from baton_engine.structured.matcher import Grammar, short_reason
+from baton_engine.structured.matcher import Grammar, shortened
 from baton_engine.structured.output import StructuredOutput, UnusableStructure
 from baton_engine.structured.trials import Trials
 from baton_engine.structured.vocabulary import mask_vocabulary
@@ -61,6 +61,13 @@ _Key = tuple[str, str, str]
 _Outcome = Grammar | _Refused
 
 
+def _is_worn(found: Future[_Outcome]) -> bool:
+    if not found.done() or found.exception() is not None:
+        return False
+    outcome = found.result()
+    return isinstance(outcome, Grammar) and outcome.is_worn
+
+
 class GrammarCompiler:
     """Thread-safe. Its threads, and their processes, start when first needed and end with it."""
 
@@ -87,12 +94,15 @@ class GrammarCompiler:
         with self._lock:
             self._begin_vocabulary()
 
-    def prepare(self, wanted: StructuredOutput) -> Future[Grammar]:
+    def prepare(self, wanted: StructuredOutput | None) -> Future[Grammar | None]:
         """Done when `wanted` has its grammar; its exception is InvalidParameter. Can't be cancelled, so that
         who loses interest takes it from nobody. Raises QueueFull.
         """
-        answer: Future[Grammar] = Future()
+        answer: Future[Grammar | None] = Future()
         answer.set_running_or_notify_cancel()
+        if wanted is None:
+            answer.set_result(None)
+            return answer
 
         def pass_on(done: Future[_Outcome]) -> None:
             error = done.exception()
@@ -105,14 +115,14 @@ class GrammarCompiler:
         self._outcome(wanted).add_done_callback(pass_on)
         return answer
 
-    def grammar(self, wanted: StructuredOutput) -> Grammar:
+    def grammar(self, wanted: StructuredOutput | None) -> Grammar | None:
         """Waits for the compilation where there was none before. Raises InvalidParameter or QueueFull."""
         return self.prepare(wanted).result()
 
     def _outcome(self, wanted: StructuredOutput) -> Future[_Outcome]:
         with self._lock:
             found = self._outcomes.get(wanted.key)
-            if found is not None:
+            if found is not None and not _is_worn(found):
                 self._outcomes.move_to_end(wanted.key)
                 return found
             if self._pending >= self._limits.num_pending:
@@ -145,14 +155,12 @@ class GrammarCompiler:
             text = grammar_text(wanted)
             self._trials_of_thread().check(text)
         except UnusableStructure as error:
-            return _Refused(str(error))
+            return _Refused(shortened(str(error)))
         matcher = LLMatcher(vocabulary.result(), text, log_level=0, limits=self._library_limits)
-        if not matcher.is_error() and not matcher.is_stopped():
+        if not matcher.is_error():
             matcher.compute_bitmask()  # what the first step of each answer would have to build
         if matcher.is_error():
-            return _Refused(short_reason(matcher))
-        if matcher.is_stopped():
-            return _Refused("only an empty answer would follow it.")
+            return _Refused(shortened(matcher.get_error()))
         return Grammar(matcher)
 
     def _trials_of_thread(self) -> Trials:

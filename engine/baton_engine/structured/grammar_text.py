@@ -17,7 +17,7 @@ from baton_engine.structured.output import StructuredOutput, UnusableStructure
 
 
 def grammar_text(wanted: StructuredOutput) -> str:
-    """Raises UnusableStructure for a grammar that can't be read. Everything else shows when it is compiled."""
+    """Raises UnusableStructure for a grammar that can't be read. All else shows when it is compiled."""
     parts = _parts(wanted)
     if wanted.after:
         lead = f"start: lead @structure\nlead[suffix={quoted(wanted.after)}]: /(.|\\n)*/"

@@ -6,14 +6,13 @@ one's are there from the start, and each of several answers has a matcher of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llguidance import LLMatcher
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from baton_engine.request import Request
 
@@ -26,19 +25,25 @@ class StructureBroken(Exception):
     code = "structured_output_failed"
 
 
-@dataclass(frozen=True)
 class Grammar:
-    """A compiled structure, shared by all requests that ask for it."""
+    """A compiled structure, shared by all requests that ask for it.
 
-    start: LLMatcher
+    They also share what the library learns of it on the way, which is bounded: of a grammar like
+    `[ab]*a[ab]{20}` the answers may use that up. It is then worn, and of no more use to anybody.
+    """
+
+    def __init__(self, start: LLMatcher) -> None:
+        self._start = start
+        self.is_worn = False
 
     def matcher(self) -> Matcher:
-        return Matcher(self.start.deep_copy())
+        return Matcher(self, self._start.deep_copy())
 
 
 class Matcher:
-    def __init__(self, at: LLMatcher) -> None:
-        self._at = at
+    def __init__(self, grammar: Grammar, start: LLMatcher) -> None:
+        self._grammar = grammar
+        self._at = start
         self._num_accepted = 0
         self.error: StructureBroken | None = None
 
@@ -69,14 +74,16 @@ class Matcher:
         except Exception as error:
             broken = error if isinstance(error, StructureBroken) else StructureBroken(str(error))
             self.error = self.error or broken
+            self._grammar.is_worn = True
             allowed.fill(0)
 
     def _raise_error(self, what: str) -> None:
         if self._at.is_error():
-            self.error = self.error or StructureBroken(f"{what}: {short_reason(self._at)}")
+            self.error = self.error or StructureBroken(f"{what}: {shortened(self._at.get_error())}")
             raise self.error
 
 
-def short_reason(matcher: LLMatcher) -> str:
-    """The library's first words; what follows is its state."""
-    return matcher.get_error().split("\n<state>")[0].strip()[:MAX_REASON]
+def shortened(reason: str) -> str:
+    """The library's first words; what follows is its state, or the whole of a text."""
+    words = reason.partition("\n<state>")[0].strip()
+    return words if len(words) <= MAX_REASON else words[:MAX_REASON] + "…"

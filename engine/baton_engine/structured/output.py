@@ -51,11 +51,11 @@ class StructuredOutput:
     text: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = [name for name in KINDS if getattr(self, name) is not None]
+        given: list[StructureKind] = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) + self.json_object != 1:
-            what = ", ".join(["json_object"] * self.json_object + given) or "none"
+            what = ", ".join((["json_object"] if self.json_object else []) + [*map(str, given)]) or "none"
             raise self.refusal(f"exactly one structure has to be asked for, not {what}.")
-        kind = given[0] if given else "json_schema"
+        kind: StructureKind = given[0] if given else "json_schema"
         require_text(self.after, self.param)
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "text", self._checked_text(kind))
@@ -136,5 +136,7 @@ def _is_deeper_than(value: Any, limit: int) -> bool:
 
 
 def _inside(value: Any) -> list[Any]:
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    parts = (
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    )
     return [part for part in parts if isinstance(part, (Mapping, list, tuple))]

@@ -13,12 +13,14 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 END = 256
 MEMORY_BYTES = 2 * 2**30
+NUM_STEPS = 8
+"""Far enough to be inside the first name of an object: some bounds show only there."""
 
 
 class Bytes:
     bos_token_id = None
     eos_token_id = END
-    tokens = tuple(bytes([byte]) for byte in range(256)) + (b"<end>",)
+    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
     special_token_ids = (END,)
 
     def __call__(self, text: bytes | str) -> list[int]:
@@ -28,8 +30,13 @@ class Bytes:
 def complaint(vocabulary: LLTokenizer, grammar: str, limits: LLParserLimits) -> str:
     """Why the grammar can't be used; empty if it can."""
     matcher = LLMatcher(vocabulary, grammar, log_level=0, limits=limits)
-    if not matcher.is_error():
-        matcher.compute_bitmask()
+    for _ in range(NUM_STEPS):
+        if matcher.is_stopped():
+            break
+        allowed = int.from_bytes(matcher.compute_bitmask(), "little") & ~(1 << END)
+        if not allowed:
+            break
+        matcher.consume_token((allowed & -allowed).bit_length() - 1)  # the lowest bit that is set
     return matcher.get_error()
 
 
@@ -38,7 +45,8 @@ def main() -> None:
     vocabulary = LLTokenizer(TokenizerWrapper(Bytes()))
     limits = LLParserLimits(**json.loads(sys.argv[1]))
     for line in sys.stdin:
-        print(json.dumps(complaint(vocabulary, json.loads(line), limits)), flush=True)
+        sys.stdout.write(json.dumps(complaint(vocabulary, json.loads(line), limits)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ class _Tokens:
         return self._tokenizer.encode(text if isinstance(text, str) else text.decode("utf-8", "replace"))
 
 
-def mask_vocabulary(
-    tokenizer: TextTokenizer, vocab_size: int, end_token_ids: frozenset[int]
-) -> LLTokenizer:
+def mask_vocabulary(tokenizer: TextTokenizer, vocab_size: int, end_token_ids: frozenset[int]) -> LLTokenizer:
     """vocab_size is the width of the logits. Takes some 5 µs a token, once for each model."""
     tokens = TokenizerWrapper(_Tokens(tokenizer, vocab_size, end_token_ids))
     ids = sorted(end_token_ids)

@@ -18,6 +18,7 @@ from baton_engine import (
 )
 from baton_engine.admission import AdmissionLimits, WaitingRoom, build_request
 from baton_engine.request import Request
+from baton_engine.structured.compiler import GrammarCompiler
 from tests.support.tiny_model import EOS, VOCAB_SIZE, ByteTokenizer
 
 LIMITS = AdmissionLimits(
@@ -30,11 +31,13 @@ LIMITS = AdmissionLimits(
     end_token_ids=frozenset({EOS}),
 )
 
+GRAMMARS = GrammarCompiler(ByteTokenizer(), VOCAB_SIZE, LIMITS.end_token_ids)
+
 
 def build(prompt: Sequence[int] | None = (1, 2), limits: AdmissionLimits = LIMITS, **more: Any) -> Request:
     sampling = SamplingParams(**more.pop("sampling", {}))
     asked = EngineRequest("r", prompt_token_ids=prompt, sampling=sampling, **more)
-    return build_request(asked, limits, ByteTokenizer())
+    return build_request(asked, limits, ByteTokenizer(), GRAMMARS)
 
 
 def limits(**changes: int) -> AdmissionLimits:
@@ -122,7 +125,7 @@ def test_either_a_prompt_or_messages(more: dict[str, Any]) -> None:
 
 def test_an_empty_id_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="request_id is empty"):
-        build_request(EngineRequest("", prompt_token_ids=(1,)), LIMITS, ByteTokenizer())
+        build_request(EngineRequest("", prompt_token_ids=(1,)), LIMITS, ByteTokenizer(), GRAMMARS)
 
 
 def test_the_waiting_room_is_bounded_in_requests() -> None:
