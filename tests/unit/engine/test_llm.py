@@ -54,6 +54,7 @@ def test_the_public_names() -> None:
         "SamplingParams",
         "SpeculationStats",
         "StepProfile",
+        "StructuredOutput",
         "Timings",
         "TokenLogprobs",
         "ToolCallDelta",
