@@ -32,7 +32,7 @@ def main() -> int:
         return 1
     started_at = time.monotonic()
     print(f"{device_name(options.device)}, torch {torch.__version__}, {options.model.name}", flush=True)
-    findings = [] if options.no_parity else check(options.model, options.device)
+    findings = [] if options.no_parity else check(options.model, options.device, options.prompts)
     for finding in findings:
         print(finding, flush=True)
     print(Row.header(), flush=True)
@@ -74,6 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--levels", nargs="+", type=int, default=list(LEVELS))
     parser.add_argument("--tokens", nargs=2, type=int, default=(512, 128), metavar=("IN", "OUT"))
+    parser.add_argument("--prompts", type=int, default=40, help="how many of the 100 for parity")
     parser.add_argument("--no-parity", action="store_true", help="the table only")
     return parser.parse_args()
 

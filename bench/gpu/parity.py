@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from tests.engine_real.parity.five_ways import WAYS, Answer, answers_of
 from tests.engine_real.parity.reference import Reference, Verdict, read_references
 
-NUM_PROMPTS = 40  # of the 100, every so many one
 NUM_TOKENS = 64
 BATCHES = (1, 7, 32)
 LEAST_SHARE = 0.9  # of first tokens in bfloat16: rounding decides close calls only
@@ -26,9 +25,9 @@ class Finding(NamedTuple):
         return f"{'right' if self.right else 'WRONG':6} {self.what}: {self.figures}"
 
 
-def check(folder: Path, device: str) -> list[Finding]:
+def check(folder: Path, device: str, num_prompts: int) -> list[Finding]:
     every = read_references()
-    references = [one.cut(NUM_TOKENS) for one in every[:: len(every) // NUM_PROMPTS][:NUM_PROMPTS]]
+    references = [one.cut(NUM_TOKENS) for one in every[:: len(every) // num_prompts][:num_prompts]]
     common: dict[str, Any] = {"device": device, "backend": "torch"}
     findings = [_float32(folder, references, way, common) for way in ("batched", "chunked", "preempted")]
     findings.append(_bfloat16(folder, references, common))

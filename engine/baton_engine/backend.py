@@ -18,8 +18,8 @@ from baton_engine.errors import ConfigError
 from baton_engine.forward import FixedShapeForward, ForwardPass, TorchForward
 from baton_engine.layers.attention import KVShape
 from baton_engine.layers.attention_fixed import FixedShapeAttention
-from baton_engine.layers.attention_sdpa import SDPAAttention, why_not_fused
-from baton_engine.layers.attention_torch import TorchAttention
+from baton_engine.layers.attention_gpu import GPUAttention
+from baton_engine.layers.attention_torch import MOST_GATHERED, TorchAttention
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
 from baton_engine.native.forward import NativeForward
@@ -67,13 +67,12 @@ def padded_forward(
     recorder: Recorder | None,
 ) -> PaddedForward:
     """What a GPU gets. It computes on a CPU too, slower than `TorchForward`: that is how it is tested."""
-    attention = SDPAAttention(shape, num_blocks, device)
-    reason = why_not_fused(shape, model.spec.num_heads, device)
-    if reason is not None:
-        attention.fused = False
-        _log.info("attention over prompts: torch operators, not its fused kernels: %s", reason)
+    attention = GPUAttention(shape, num_blocks, device)
+    for sentence in attention.use_what_works(model.spec.num_heads):
+        _log.info("attention: %s", sentence)
     max_model_len = min(config.max_model_len or model.spec.max_positions, model.spec.max_positions)
-    shapes = DecodeShapes.up_to(config.max_num_seqs, max_model_len, shape.block_size)
+    most_tokens = MOST_GATHERED if attention.paged is None else None
+    shapes = DecodeShapes.up_to(config.max_num_seqs, max_model_len, shape.block_size, most_tokens)
     return PaddedForward(model, attention, device, shapes, recorder)
 
 

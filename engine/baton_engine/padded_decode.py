@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from baton_engine.forward import Batch
-from baton_engine.layers.attention_torch import MOST_GATHERED, DecodeGroup, TorchPlan
+from baton_engine.layers.attention_torch import DecodeGroup, TorchPlan
 from baton_engine.layers.paged_kv import PagedKV
 
 SHORTEST = 256  # tokens; shorter contexts take the shape for this
@@ -30,17 +30,22 @@ class DecodeShape(NamedTuple):
 
 @dataclass(frozen=True)
 class DecodeShapes:
-    """The shapes that there are: powers of two up to the limits, and the limits themselves."""
+    """The shapes that there are: powers of two up to the limits, and the limits themselves. most_tokens: no
+    shape is for more, all requests together; None: any is.
+    """
 
     requests: tuple[int, ...]
     pages: tuple[int, ...]
     block_size: int
+    most_tokens: int | None = None
 
     @classmethod
-    def up_to(cls, max_num_seqs: int, max_model_len: int, block_size: int) -> DecodeShapes:
+    def up_to(
+        cls, max_num_seqs: int, max_model_len: int, block_size: int, most_tokens: int | None = None
+    ) -> DecodeShapes:
         shortest = -(-min(SHORTEST, max_model_len) // block_size)
         longest = -(-max_model_len // block_size)
-        return cls(_doubling(1, max_num_seqs), _doubling(shortest, longest), block_size)
+        return cls(_doubling(1, max_num_seqs), _doubling(shortest, longest), block_size, most_tokens)
 
     def all(self) -> list[DecodeShape]:
         """Largest first: what is recorded later finds room in the memory of what was recorded before."""
@@ -60,7 +65,8 @@ class DecodeShapes:
         return shape if self._fits(shape) else None
 
     def _fits(self, shape: DecodeShape) -> bool:
-        return shape.num_requests * shape.num_pages * self.block_size <= MOST_GATHERED
+        tokens = shape.num_requests * shape.num_pages * self.block_size
+        return self.most_tokens is None or tokens <= self.most_tokens
 
 
 class DecodeInputs:

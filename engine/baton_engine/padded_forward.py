@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from baton_engine.forward import Batch, TorchForward
-from baton_engine.layers.attention_sdpa import SDPAAttention
+from baton_engine.layers.attention_gpu import GPUAttention
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.padded_decode import DecodeInputs, DecodeShape, DecodeShapes
 
@@ -34,7 +34,7 @@ class PaddedForward(TorchForward):
     def __init__(
         self,
         model: DecoderModel,
-        attention: SDPAAttention,
+        attention: GPUAttention,
         device: torch.device,
         shapes: DecodeShapes,
         recorder: Recorder | None = None,

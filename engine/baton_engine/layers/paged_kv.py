@@ -51,6 +51,10 @@ class PagedKV:
         self._k[layer].index_copy_(1, slots, k.transpose(0, 1))
         self._v[layer].index_copy_(1, slots, v.transpose(0, 1))
 
+    def of_layer(self, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V themselves, (KV heads, slots, head_dim), for a kernel that knows its way through pages."""
+        return self._k[layer], self._v[layer]
+
     def gather(self, layer: int, pages: Tensor) -> tuple[Tensor, Tensor]:
         """Both as (KV heads, pages × block_size, head_dim), valid until the next gather."""
         heads, run = self.shape.num_kv_heads, self.block_size * self.shape.head_dim

@@ -7,9 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from baton_engine.layers import attention_sdpa, attention_torch
+from baton_engine.layers import attention_torch
 from baton_engine.layers.attention import KVShape, Span
-from baton_engine.layers.attention_sdpa import SDPAAttention, why_not_fused
 from baton_engine.layers.attention_torch import TorchAttention
 
 CPU = torch.device("cpu")
@@ -58,35 +57,3 @@ def test_groups_do_not_change_what_is_computed(window: int | None) -> None:
         one = slice(row, row + 1)
         alone = attention.attend(0, q[one], k[one], v[one], attention.plan([span]), window)
         assert torch.allclose(result[one], alone, atol=1e-6)
-
-
-@pytest.mark.parametrize("window", [None, 9])
-def test_fused_prompts_give_what_the_reference_gives(window: int | None) -> None:
-    generator = torch.Generator().manual_seed(1)
-    fused, plain = SDPAAttention(SHAPE, 20, CPU), TorchAttention(SHAPE, 20, CPU)
-    assert not fused.fused  # float32: only on a GPU's demand, and here
-    fused.fused = True
-    for start, end in ((0, 70), (70, 71), (71, 300)):
-        spans = [Span(start, end - start, range(20))]
-        q, k, v = (torch.randn(end - start, heads, 32, generator=generator) for heads in (6, 2, 2))
-        ours = fused.attend(0, q, k, v, fused.plan(spans), window)
-        assert torch.allclose(ours, plain.attend(0, q, k, v, plain.plan(spans), window), atol=1e-5)
-
-
-def test_the_fused_kernels_are_tried_before_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = KVShape(2, 2, 32, 16, torch.bfloat16)
-    assert why_not_fused(shape, 6, CPU) is None
-    assert why_not_fused(SHAPE, 6, CPU) == "they are not for float32."
-
-    def missing(*_: object, **__: object) -> None:
-        raise RuntimeError("No available kernel. Aborting execution.")
-
-    monkeypatch.setattr(attention_sdpa, "scaled_dot_product_attention", missing)
-    assert "No available kernel" in (why_not_fused(shape, 6, CPU) or "")
-    aligned_otherwise = torch.nn.functional.scaled_dot_product_attention
-
-    def top_left(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: object) -> torch.Tensor:
-        return aligned_otherwise(q, k, v, is_causal=True, enable_gqa=True)
-
-    monkeypatch.setattr(attention_sdpa, "scaled_dot_product_attention", top_left)
-    assert "worst cosine" in (why_not_fused(shape, 6, CPU) or "")

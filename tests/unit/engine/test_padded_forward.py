@@ -14,7 +14,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from baton_engine.backend import padded_forward
 from baton_engine.forward import Batch, TorchForward
 from baton_engine.layers.attention import KVShape, Span
-from baton_engine.layers.attention_torch import MOST_GATHERED
 from baton_engine.models import build_model
 from baton_engine.padded_decode import DecodeShape, DecodeShapes
 from baton_engine.padded_forward import PaddedForward
@@ -167,8 +166,9 @@ def test_the_shapes() -> None:
 
 
 def test_no_shape_gathers_more_than_a_group_may() -> None:
-    shapes = DecodeShapes.up_to(max_num_seqs=256, max_model_len=131_072, block_size=16)
+    shapes = DecodeShapes.up_to(256, 131_072, block_size=16, most_tokens=2**18)
     assert {shape.num_requests for shape in shapes.all() if shape.num_pages == 8_192} == {1, 2}
-    assert max(requests * pages * 16 for requests, pages in shapes.all()) == MOST_GATHERED
+    assert max(requests * pages * 16 for requests, pages in shapes.all()) == 2**18
     long = Span(131_071, 1, range(8_192))
     assert shapes.smallest_for(Batch([0] * 3, [long] * 3, [])) is None
+    assert replace(shapes, most_tokens=None).smallest_for(Batch([0] * 3, [long] * 3, [])) == (4, 8_192)
