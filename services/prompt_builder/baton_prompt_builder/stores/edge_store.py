@@ -180,8 +180,7 @@ def _points(chunks: Sequence[StoredChunk]) -> list[Point]:
     points: list[Point] = []
     for chunk in chunks:
         indices, values = words_of_document(chunk.searchable_text)
-        vectors = {SPARSE: SparseVector(indices, values)}
-        points.append(Point(chunk.chunk_id, vectors, new_payload(chunk)))
+        points.append(Point(chunk.chunk_id, {SPARSE: SparseVector(indices, values)}, new_payload(chunk)))
     return points
 
 
