@@ -68,7 +68,12 @@ class AnswerWriter:
 
     def _advance(self, token_id: int, num_answer_tokens: int) -> tuple[AnswerPart, Ending | None]:
         text, ending = self._decode(token_id, num_answer_tokens)
-        return (AnswerPart(text) if self._reader is None else self._reader.push(text)), ending
+        if self._reader is None:
+            return AnswerPart(text), ending
+        part = self._reader.push(text)
+        if ending is None and self._reader.is_over:
+            ending = Ending("stop")
+        return part, ending
 
     def _decode(self, token_id: int, num_answer_tokens: int) -> tuple[str, Ending | None]:
         request = self.request

@@ -16,12 +16,14 @@ class OutputFormat:
         inside that block (reasoning_opened, which admission finds out).
     tool_calls: the form in which the model writes calls.
     tool_names: the functions that were offered; None: unknown, so that any name may be one.
+    one_call: the answer ends with its first whole call.
     """
 
     reasoning: bool = False
     reasoning_opened: bool = False
     tool_calls: ToolCallFormat | None = None
     tool_names: frozenset[str] | None = None
+    one_call: bool = False
 
     @property
     def is_plain(self) -> bool:

@@ -45,7 +45,10 @@ class AnswerReader:
             if asked.tool_calls
             else None
         )
+        self._one_call = asked.one_call
         self.num_calls = 0
+        self.is_over = False
+        """One call was all that was wanted, and it is whole."""
 
     @property
     def is_thinking(self) -> bool:
@@ -65,9 +68,18 @@ class AnswerReader:
         events = self._calls.push(split.content)
         if at_end:
             events += self._calls.finish()
+        if self._one_call:
+            events = self._up_to_first_call(events)
         self.num_calls += sum(isinstance(event, CallStart) for event in events)
         text = "".join(event.text for event in events if isinstance(event, ContentText))
         return AnswerPart(text, split.reasoning, _deltas(events))
+
+    def _up_to_first_call(self, events: list[CallEvent]) -> list[CallEvent]:
+        if self.is_over:
+            return []
+        ends = next((place for place, event in enumerate(events, 1) if isinstance(event, CallEnd)), None)
+        self.is_over = ends is not None
+        return events[:ends]
 
 
 class _CallIds:

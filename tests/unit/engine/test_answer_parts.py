@@ -113,3 +113,15 @@ def test_the_answers_of_one_request_have_calls_with_ids_of_their_own() -> None:
     outputs = _outputs(answer(CALL, request(replace(TO_THE_END, temperature=1, seed=1, n=2))))
     ids = [call.call_id for output in outputs for call in output.tool_calls]
     assert len(set(ids)) == len(ids)
+
+
+def test_one_call_ends_the_answer_where_no_more_are_wanted() -> None:
+    one = replace(request(), output_format=replace(ALL, one_call=True))
+    [output] = _outputs(answer(f"Look: {CALL}{CALL} Done.", one))
+    assert [call.arguments for call in output.tool_calls] == ['{"a": 1}']
+    assert (output.text, output.finish_reason) == ("Look:", "tool_calls")
+    assert output.usage.completion_tokens <= len(f"Look: {CALL}")
+    [two] = _outputs(answer(f"Look: {CALL}{CALL}", request()))
+    assert len(two.tool_calls) == 2
+    [none] = _outputs(answer("Nothing to call.", one))
+    assert (none.text, none.finish_reason) == ("Nothing to call.", "stop")

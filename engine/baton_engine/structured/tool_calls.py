@@ -1,0 +1,119 @@
+"""The structure of an answer that must consist of tool calls, in the form in which its model writes them.
+
+Owns how the three forms look from outside: `text/tool_calls/` reads what is made here. Arguments fit the
+schema of their function, whether or not it was called strict; at its top they hold nothing that it doesn't
+name, unless it says itself that more is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from baton_engine.errors import InvalidParameter
+from baton_engine.output_format import ToolCallFormat
+from baton_engine.structured.grammar_text import quoted
+from baton_engine.structured.json_rules import enforceable
+from baton_engine.structured.output import StructuredOutput, UnusableStructure
+
+MAX_CALLS: Final = 16
+"""Of one answer: a weak model could call for ever."""
+
+
+def constraint(
+    tools: Sequence[Mapping[str, Any]],
+    choice: str | None,
+    call_format: ToolCallFormat,
+    *,
+    parallel: bool = True,
+    after: str = "",
+    param: str = "tools",
+) -> StructuredOutput:
+    """Tools are functions as in the OpenAI API: name and parameters (JSON schema: parsed, text, or none).
+
+    choice: the one function to be called; None: any. parallel False: exactly one call.
+    Raises InvalidParameter, naming `param`, for a function that can't be called in this form.
+    """
+    wanted = [tool for tool in tools if choice in (None, tool["name"])]
+    if not wanted:
+        raise InvalidParameter(param, f"{param} can't be used: the function to be called is not there.")
+    try:
+        functions = [_Function(tool, place, call_format) for place, tool in enumerate(wanted)]
+    except UnusableStructure as error:
+        raise InvalidParameter(param, f"{param} can't be used: {error}") from error
+    lines = [_start(call_format, MAX_CALLS if parallel else 1)]
+    lines.append("call: " + " | ".join(f"call_{place}" for place in range(len(functions))))
+    lines += [line for function in functions for line in function.rules]
+    parts = [{"name": "structure", "lark_grammar": "\n".join(lines)}]
+    parts += [part for function in functions for part in function.parts]
+    return StructuredOutput(tool_calls=json.dumps(parts, ensure_ascii=False), after=after, param=param)
+
+
+def _start(call_format: ToolCallFormat, most: int) -> str:
+    more = f"{{0,{most - 1}}}"
+    match call_format:
+        case "hermes":
+            call = '"<tool_call>\\n" call "\\n</tool_call>"'
+            return f'start: {call} ("\\n" {call}){more}' if most > 1 else f"start: {call}"
+        case "llama3_json":
+            return f'start: call ("; " call){more}' if most > 1 else "start: call"
+        case "pythonic":
+            return f'start: "[" call (", " call){more} "]"' if most > 1 else 'start: "[" call "]"'
+
+
+class _Function:
+    """One function's rules of the grammar, and the schemas that they name."""
+
+    def __init__(self, tool: Mapping[str, Any], place: int, call_format: ToolCallFormat) -> None:
+        self.rules: list[str] = []
+        self.parts: list[dict[str, Any]] = []
+        self._place = place
+        name, schema = str(tool["name"]), _schema(tool)
+        if call_format == "pythonic":
+            self._write_keywords(name, schema)
+        else:
+            key = "arguments" if call_format == "hermes" else "parameters"
+            self._write_object(name, key, schema)
+
+    def _write_object(self, name: str, key: str, schema: dict[str, Any]) -> None:
+        before = quoted(f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{key}": ')
+        self.rules.append(f'call_{self._place}: {before} {self._part(schema)} "}}"')
+
+    def _write_keywords(self, name: str, schema: dict[str, Any]) -> None:
+        """Keywords in the schema's order. Rule a: none was written yet; rule b: one was, so a comma comes."""
+        place, properties = self._place, schema.get("properties", {})
+        required = set(schema.get("required", ()))
+        shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        self.rules.append(f'call_{place}: {quoted(name + "(")} a_{place}_0 ")"')
+        for number, (keyword, inner) in enumerate(properties.items()):
+            if not keyword.isidentifier():
+                raise UnusableStructure(f"{name} has a parameter that is no keyword of Python.")
+            whole = inner | shared if isinstance(inner, dict) else inner
+            value = f"{quoted(keyword + '=')} {self._part(whole)}"
+            first, later = f"a_{place}_{number + 1}", f"b_{place}_{number + 1}"
+            must = keyword in required
+            self.rules += [
+                f"a_{place}_{number}: {value} {later}" + ("" if must else f" | {first}"),
+                f'b_{place}_{number}: ", " {value} {later}' + ("" if must else f" | {later}"),
+            ]
+        self.rules += [f'{rule}_{place}_{len(properties)}: ""' for rule in ("a", "b")]
+
+    def _part(self, schema: Any) -> str:
+        name = f"arguments_{self._place}_{len(self.parts)}"
+        self.parts.append({"name": name, "json_schema": enforceable(schema)})
+        return f"@{name}"
+
+
+def _schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+    given = tool.get("parameters") or {}
+    try:
+        schema: Any = json.loads(given) if isinstance(given, str) else dict(given)
+    except (RecursionError, ValueError) as error:
+        raise UnusableStructure(f"the parameters of {tool['name']} are not JSON.") from error
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        raise UnusableStructure(f"the parameters of {tool['name']} must be the schema of an object.")
+    closed = {"type": "object", "properties": {}} | schema
+    if not {"additionalProperties", "unevaluatedProperties", "$ref", "allOf", "anyOf", "oneOf"} & set(closed):
+        closed["additionalProperties"] = False
+    return closed

@@ -1,0 +1,124 @@
+"""Answers that must be tool calls: what the structure takes, and that the parsers read it back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from baton_engine import InvalidParameter, OutputFormat, StructuredOutput
+from baton_engine.structured.compiler import GrammarCompiler
+from baton_engine.structured.tool_calls import constraint
+from baton_engine.text.answer_reader import AnswerReader
+from tests.support.structures import byte_grammars, takes
+
+ADD: dict[str, Any] = {
+    "name": "add",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"type": "integer"}, "by": {"enum": ["hand", None]}},
+        "required": ["a", "b"],
+        "$defs": {"n": {"type": "integer"}},
+    },
+}
+NOW: dict[str, Any] = {"name": "now"}
+FORMATS: Any = ("hermes", "llama3_json", "pythonic")
+
+HERMES = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
+LLAMA = '{"name": "%s", "parameters": %s}'
+
+GOOD: list[tuple[Any, str, list[tuple[str, Any]]]] = [
+    ("hermes", HERMES % ("add", '{"a": 1, "b": -2}'), [("add", {"a": 1, "b": -2})]),
+    ("hermes", HERMES % ("now", "{}"), [("now", {})]),
+    (
+        "hermes",
+        HERMES % ("add", '{"a":1,"b":2,"by":null}') + "\n" + HERMES % ("now", "{}"),
+        [("add", {"a": 1, "b": 2, "by": None}), ("now", {})],
+    ),
+    ("llama3_json", LLAMA % ("add", '{"a": 1, "b": 2}'), [("add", {"a": 1, "b": 2})]),
+    ("llama3_json", LLAMA % ("now", "{}") + "; " + LLAMA % ("now", "{}"), [("now", {}), ("now", {})]),
+    ("pythonic", "[add(a=1, b=2)]", [("add", {"a": 1, "b": 2})]),
+    (
+        "pythonic",
+        '[add(a=1, b=2, by="hand"), now()]',
+        [("add", {"a": 1, "b": 2, "by": "hand"}), ("now", {})],
+    ),
+]
+BAD: list[tuple[Any, str]] = [
+    ("hermes", "Hello"),
+    ("hermes", HERMES % ("add", "{}")),
+    ("hermes", HERMES % ("add", '{"a": "1", "b": 2}')),
+    ("hermes", HERMES % ("add", '{"a": 1, "b": 2, "c": 3}')),
+    ("hermes", HERMES % ("sub", "{}")),
+    ("hermes", HERMES % ("now", "{}") + " And so on."),
+    ("llama3_json", LLAMA % ("add", '{"b": 2}')),
+    ("pythonic", "[add(b=2, a=1)]"),
+    ("pythonic", "[add(a=1)]"),
+    ("pythonic", "[add(a=1, b=2, )]"),
+    ("pythonic", "[]"),
+]
+
+
+@pytest.fixture(scope="module")
+def grammars() -> GrammarCompiler:
+    return byte_grammars()
+
+
+def takes_calls(grammars: GrammarCompiler, text: str, wanted: StructuredOutput) -> bool:
+    return takes(grammars, text, tool_calls=wanted.text)
+
+
+@pytest.mark.parametrize(("call_format", "text", "calls"), GOOD)
+def test_calls_that_fit_are_taken_and_read_back(
+    grammars: GrammarCompiler, call_format: Any, text: str, calls: list[tuple[str, Any]]
+) -> None:
+    assert takes_calls(grammars, text, constraint([ADD, NOW], None, call_format))
+    reader = AnswerReader(OutputFormat(tool_calls=call_format, tool_names=frozenset({"add", "now"})), "seed")
+    part = reader.push(text).then(reader.finish())
+    assert [(call.name, json.loads(call.arguments)) for call in part.tool_calls] == calls
+    assert (part.text, [call.is_whole for call in part.tool_calls]) == ("", [True] * len(calls))
+
+
+@pytest.mark.parametrize(("call_format", "text"), BAD)
+def test_anything_else_is_not(grammars: GrammarCompiler, call_format: Any, text: str) -> None:
+    assert not takes_calls(grammars, text, constraint([ADD, NOW], None, call_format))
+
+
+@pytest.mark.parametrize("call_format", FORMATS)
+def test_a_named_function_is_the_only_one_and_without_parallel_there_is_one_call(
+    grammars: GrammarCompiler, call_format: Any
+) -> None:
+    text = {"hermes": HERMES % ("now", "{}"), "llama3_json": LLAMA % ("now", "{}"), "pythonic": "[now()]"}
+    two = {
+        "hermes": f"{text['hermes']}\n{text['hermes']}",
+        "llama3_json": f"{text['llama3_json']}; {text['llama3_json']}",
+        "pythonic": "[now(), now()]",
+    }
+    now = constraint([ADD, NOW], "now", call_format)
+    assert takes_calls(grammars, text[call_format], now)
+    assert takes_calls(grammars, two[call_format], now)
+    assert not takes_calls(grammars, text[call_format], constraint([ADD, NOW], "add", call_format))
+    assert not takes_calls(grammars, two[call_format], constraint([NOW], None, call_format, parallel=False))
+
+
+def test_parameters_may_be_text_and_may_allow_more(grammars: GrammarCompiler) -> None:
+    more = {"name": "f", "parameters": '{"type": "object", "additionalProperties": true}'}
+    assert takes_calls(grammars, HERMES % ("f", '{"x": 1}'), constraint([more], None, "hermes"))
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "call_format"),
+    [
+        ([ADD], "absent", "hermes"),
+        ([{"name": "f", "parameters": "[1"}], None, "hermes"),
+        ([{"name": "f", "parameters": {"type": "string"}}], None, "hermes"),
+        ([{"name": "f", "parameters": {"properties": {"a b": {}}}}], None, "pythonic"),
+    ],
+)
+def test_what_can_not_be_called_is_refused(
+    tools: list[dict[str, Any]], choice: str | None, call_format: Any
+) -> None:
+    with pytest.raises(InvalidParameter) as rejected:
+        constraint(tools, choice, call_format)
+    assert rejected.value.param == "tools"
