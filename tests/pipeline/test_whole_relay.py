@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from baton_engine import AsyncEngine
-from tests.support.tiny_model import tiny_config, tiny_parts
+from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint, tiny_config, tiny_parts
 from tests.support.whole_relay import WholeRelay, whole_relay
 
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "retrieval": "off"}
@@ -84,6 +85,116 @@ async def test_tools_are_shown_to_the_model(relay: WholeRelay) -> None:
     assert (await relay.answer(**small))["usage"]["prompt_tokens"] == 200
     hidden = await relay.answer(**small, tool_choice="none")
     assert hidden["usage"]["prompt_tokens"] == bare
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "kind": {"enum": ["a", None]}},
+    "required": ["ok", "kind"],
+    "additionalProperties": False,
+}
+JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": SCHEMA}}
+SHORT: dict[str, Any] = {"temperature": 0, "max_tokens": 60, "retrieval": "off"}
+
+
+async def test_an_answer_has_the_form_that_was_asked_for(relay: WholeRelay) -> None:
+    for fields in ({"response_format": JSON_SCHEMA}, {"guided_json": SCHEMA}):
+        answer = await relay.answer(**SHORT, **fields)
+        assert set(json.loads(text(answer))) == {"ok", "kind"}
+        assert answer["choices"][0]["finish_reason"] == "stop"
+    assert text(await relay.answer(**SHORT, guided_regex="[0-9]{3}")).isdigit()
+    chosen = await relay.answer(**SHORT, structured_outputs={"choice": ["yes", "no"]})
+    assert text(chosen) in {"yes", "no"}
+
+
+async def test_several_answers_have_the_form_each(relay: WholeRelay) -> None:
+    fields = SHORT | {"temperature": 1.5, "seed": 3, "n": 4, "response_format": JSON_SCHEMA}
+    answer = await relay.answer(**fields)
+    found = [json.loads(choice["message"]["content"]) for choice in answer["choices"]]
+    assert len(found) == 4
+    assert all(set(each) == {"ok", "kind"} for each in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": JSON_SCHEMA | {"json_schema": {"name": "a", "schema": {"type": 5}}}}, None),
+        ({"guided_json": {"type": "object", "properties": 3}}, None),
+        ({"guided_regex": "(a"}, None),
+        ({"guided_grammar": "root ::= nothing"}, None),
+        ({"structured_outputs": {"grammar": "!!"}}, "structured_outputs.grammar"),
+    ],
+)
+async def test_a_form_that_can_not_be_is_a_400(
+    relay: WholeRelay, fields: dict[str, Any], param: str | None
+) -> None:
+    assert await relay.refusal(**SHORT | fields) == (400, "invalid_value", param or next(iter(fields)))
+
+
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "switch",
+            "parameters": {
+                "type": "object",
+                "properties": {"on": {"type": "boolean"}},
+                "required": ["on"],
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "now"}},
+]
+WITH_TOOLS: dict[str, Any] = {"temperature": 1, "max_tokens": 400, "retrieval": "off"}
+
+
+@pytest.fixture
+async def roomy(nats_url: str, tmp_path: Path) -> AsyncGenerator[WholeRelay, None]:
+    """Tools in words take more than the tiny model's 256 tokens."""
+    checkpoint = TinyCheckpoint(TINY_CONFIG | {"max_position_embeddings": 2048})
+    engine = AsyncEngine(tiny_config(num_blocks=256), tiny_parts(checkpoint))
+    async with whole_relay(nats_url, tmp_path, engine) as running:
+        yield running
+
+
+async def test_calls_that_must_be_made_are_made(roomy: WholeRelay) -> None:
+    for seed in range(3):
+        fields = WITH_TOOLS | {"tools": TOOLS, "seed": seed, "parallel_tool_calls": False}
+        (choice,) = (await roomy.answer(**fields, tool_choice="required"))["choices"]
+        assert choice["finish_reason"] == "tool_calls"
+        assert choice["message"]["content"] is None
+        (call,) = choice["message"]["tool_calls"]
+        arguments = json.loads(call["function"]["arguments"])
+        if call["function"]["name"] == "switch":
+            assert list(arguments) == ["on"]
+            assert isinstance(arguments["on"], bool)
+        else:
+            assert (call["function"]["name"], arguments) == ("now", {})
+    named = {"type": "function", "function": {"name": "now"}}
+    (choice,) = (await roomy.answer(**WITH_TOOLS, tools=TOOLS, tool_choice=named))["choices"]
+    assert {call["function"]["name"] for call in choice["message"]["tool_calls"]} == {"now"}
+
+
+async def test_a_conversation_with_calls_goes_on(roomy: WholeRelay) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "switch", "arguments": '{"on":true}'}}
+    messages = [
+        {"role": "user", "content": "On!"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "It is on."},
+    ]
+    short = WITH_TOOLS | {"max_tokens": 4, "messages": messages, "ignore_eos": True}
+    answer = await roomy.answer(**short, tools=TOOLS)
+    assert answer["usage"]["completion_tokens"] == 4
+    fewer = await roomy.answer(**short | {"messages": messages[:1]}, tools=TOOLS)
+    assert answer["usage"]["prompt_tokens"] > fewer["usage"]["prompt_tokens"] + len('{"on":true}It is on.')
+
+
+async def test_tools_that_can_not_be_forced_are_a_400(roomy: WholeRelay) -> None:
+    broken = [{"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}]
+    fields = WITH_TOOLS | {"tools": broken}
+    assert await roomy.refusal(**fields, tool_choice="required") == (400, "invalid_value", "tools")
+    fields = WITH_TOOLS | {"tools": TOOLS, "response_format": JSON_SCHEMA}
+    assert await roomy.refusal(**fields) == (400, "invalid_value", "response_format")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from baton_engine import (
     QueueFull,
     RequestDelta,
     RequestFailure,
+    SamplingParams,
     Timings,
     TokenLogprobs,
     Usage,
@@ -127,6 +128,8 @@ class FakeEngine:
         self.waiting: list[_Held] = []
         self.running: list[_Held] = []
         self.submitted: list[EngineRequest] = []
+        self.grammars: list[Future[None]] = []
+        self.grammars_wait = False
         self.num_steps = 0
         self.kv_log = KVEventLog(block_size=16)
         self.findable: dict[bytes, bytes] = {}
@@ -173,6 +176,14 @@ class FakeEngine:
             del self.findable[digest]
             self.kv_log.removed(digest)
         self.kv_log.flush()
+
+    def prepare(self, sampling: SamplingParams) -> Future[None]:
+        """A test may keep it waiting, or let it fail."""
+        del sampling
+        self.grammars.append(Future())
+        if not self.grammars_wait:
+            self.grammars[-1].set_result(None)
+        return self.grammars[-1]
 
     def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission:
         script, held = self.script, _Held(asked, on_delta)

@@ -8,9 +8,22 @@ from typing import Any, cast
 
 from baton_contracts.handoffs import EngineWork
 from baton_contracts.prompt import Message, Prompt, Sampling, Tool
-from baton_engine import InvalidParameter, OutputFormat, RequestRejected, SamplingParams
+from baton_engine import (
+    EngineRequest,
+    InvalidParameter,
+    OutputFormat,
+    RequestRejected,
+    SamplingParams,
+    StructuredOutput,
+)
 from baton_engine_worker.dialect import Dialect
+from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.structures import THINKING_ENDS, structure_of
 from baton_engine_worker.tool_prompting import in_plain_words
+
+THINKING_BEGINS = "<think>"
+THINKING_MARK_TOKENS = 12
+"""As many as the mark and the line breaks behind it may take at the prompt's end."""
 
 Defaults = dict[str, Any]
 """generation_config.json of the model."""
@@ -81,12 +94,49 @@ def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[i
         raise InvalidParameter("messages", f"The model's chat template failed on them: {error}") from error
 
 
-def output_format(work: EngineWork, dialect: Dialect) -> OutputFormat:
+def engine_request(
+    work: EngineWork,
+    prompt_token_ids: list[int],
+    engine: Engine,
+    dialect: Dialect,
+    *,
+    request_id: str,
+    default_max_tokens: int,
+    room: int,
+) -> EngineRequest:
+    """`room`: tokens that one request can have in all. Raises InvalidParameter."""
+    prompt = truncated(prompt_token_ids, work.sampling, room)
+    bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
+    opened = dialect.thinks and _opens_thinking(prompt, engine.tokenizer)
+    structure = structure_of(work, dialect, after=THINKING_ENDS if opened else "")
+    return EngineRequest(
+        request_id=request_id,
+        prompt_token_ids=prompt,
+        sampling=sampling_params(work.sampling, engine.generation_defaults, bound, structure),
+        resume_token_ids=work.resume_token_ids,
+        cache_salt=work.cache_salt,
+        priority=work.priority,
+        output_format=output_format(work, dialect, only_structure=structure is not None and not opened),
+    )
+
+
+def _opens_thinking(prompt: list[int], tokenizer: Any) -> bool:
+    tail: str = tokenizer.decode(prompt[-THINKING_MARK_TOKENS:], skip_special_tokens=False)
+    return tail.rstrip().endswith(THINKING_BEGINS)
+
+
+def output_format(work: EngineWork, dialect: Dialect, *, only_structure: bool = False) -> OutputFormat:
     """What is told apart in the answer: thinking, if the model does, and calls of the offered tools."""
     names = frozenset(tool.name for tool in work.prompt.tools)
+    thinks = dialect.thinks and not only_structure
     if not names or work.tool_choice.mode == "none":
-        return OutputFormat(reasoning=dialect.thinks)
-    return OutputFormat(reasoning=dialect.thinks, tool_calls=dialect.tool_format, tool_names=names)
+        return OutputFormat(reasoning=thinks)
+    return OutputFormat(
+        reasoning=thinks,
+        tool_calls=dialect.tool_format,
+        tool_names=names,
+        one_call=not work.tool_choice.parallel,
+    )
 
 
 def truncated(token_ids: list[int], sampling: Sampling, room: int) -> list[int]:
@@ -99,11 +149,11 @@ def truncated(token_ids: list[int], sampling: Sampling, room: int) -> list[int]:
     return token_ids[-keep:]
 
 
-def sampling_params(asked: Sampling, defaults: Defaults, max_tokens: int) -> SamplingParams:
+def sampling_params(
+    asked: Sampling, defaults: Defaults, max_tokens: int, structured: StructuredOutput | None = None
+) -> SamplingParams:
     """The model's own defaults where the client said nothing. Raises InvalidParameter."""
     fallback = SamplingParams()
-    if asked.structured is not None:
-        raise InvalidParameter(asked.structured.param, f"{asked.structured.param} is not served yet.")
     return SamplingParams(
         max_tokens=max_tokens,
         min_tokens=asked.min_tokens,
@@ -128,6 +178,7 @@ def sampling_params(asked: Sampling, defaults: Defaults, max_tokens: int) -> Sam
         logprobs=asked.logprobs,
         prompt_logprobs=asked.prompt_logprobs,
         n=asked.n,
+        structured=structured,
     )
 
 

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from baton_engine import Admission, CancelReport, EngineRequest, EngineStats, KVEventBatch, RequestDelta
+from baton_engine import (
+    Admission,
+    CancelReport,
+    EngineRequest,
+    EngineStats,
+    KVEventBatch,
+    RequestDelta,
+    SamplingParams,
+)
 
 
 class Engine(Protocol):
@@ -30,6 +38,10 @@ class Engine(Protocol):
     async def start(self, on_progress: Callable[[str], None] | None = None) -> None: ...
 
     async def close(self) -> None: ...
+
+    def prepare(self, sampling: SamplingParams) -> Future[Any]:
+        """Done when the structure of `sampling` is ready, or with an EngineError. Raises EngineError."""
+        ...
 
     def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission: ...
 

@@ -1,6 +1,6 @@
 """One request in the engine, from its handoff to its last frame.
 
-    submit → refused: the ack says why
+    submit → refused: the ack says why (or, behind a slow grammar, an Error)
            → admitted: ack, Prologue, Data for each step, then End or Error(final=False)
 
 Owns the engine's request: whatever ends this task ends it there too. An error after the acceptance goes to
@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Cancel, Error, Prologue, Usage
+from baton_contracts.frames import Cancel, End, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack, EngineHandoff
-from baton_engine import Admission, CancelReport, EngineError, EngineRequest, RequestDelta
+from baton_engine import Admission, CancelReport, EngineError, RequestDelta
 from baton_engine_worker import asking, translation
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
+from baton_engine_worker.grammar_wait import GivenUp, GrammarWait
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.phases import record_phases
 from baton_engine_worker.steps import StepBridge
@@ -61,7 +63,9 @@ class EngineRun:
         envelope = ctx.envelope
         self._engine_id = f"{envelope.request_id}-{envelope.run_id}-{envelope.attempt}"
         self._deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
+        self._grammar = GrammarWait()
         self._submitted = asyncio.Event()
+        self._acknowledged = False
         self._answers = AnswerFrames(ctx.request_id, ctx.node.instance, worker.engine.tokenizer)
         self._last: RequestDelta | None = None
         self._first_sent_at: float | None = None
@@ -74,7 +78,10 @@ class EngineRun:
         try:
             admission = await self._submit()
         except EngineError as error:
-            self._refuse(error)
+            await self._refuse(error)
+            return
+        except GivenUp:
+            await self._end_unseen()
             return
         finally:
             self._submitted.set()
@@ -99,26 +106,24 @@ class EngineRun:
             self._trace()
 
     async def _submit(self) -> Admission:
-        """Raises EngineError if the engine does not take it."""
+        """Raises EngineError if the engine does not take it, GivenUp if it was cancelled before that."""
         engine, work = self._worker.engine, self._handoff.work
         whole = (work.prompt, engine.tokenizer, self._worker.dialect)
         if work.prompt.num_characters > LONG_PROMPT_CHARACTERS:
             prompt = await asyncio.to_thread(asking.prompt_token_ids, *whole)
         else:
             prompt = asking.prompt_token_ids(*whole)
-        room = self._room()
-        prompt = asking.truncated(prompt, work.sampling, room)
-        default = self._worker.default_max_tokens
-        bound = asking.max_tokens(work, len(prompt), default=default, room=room)
-        request = EngineRequest(
+        request = asking.engine_request(
+            work,
+            prompt,
+            engine,
+            self._worker.dialect,
             request_id=self._engine_id,
-            prompt_token_ids=prompt,
-            sampling=asking.sampling_params(work.sampling, engine.generation_defaults, bound),
-            resume_token_ids=work.resume_token_ids,
-            cache_salt=work.cache_salt,
-            priority=work.priority,
-            output_format=asking.output_format(work, self._worker.dialect),
+            default_max_tokens=self._worker.default_max_tokens,
+            room=self._room(),
         )
+        if request.sampling.structured is not None:
+            await self._grammar.until_ready(engine.prepare(request.sampling), self._acknowledge)
         return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
 
     def _room(self) -> int:
@@ -127,27 +132,35 @@ class EngineRun:
         return min(engine.max_model_len, engine.stats().kv_blocks_total * BLOCK_SIZE_TOKENS + 1)
 
     def _accept(self, admission: Admission) -> None:
-        ctx = self._ctx
-        ctx.attributes |= {
+        self._ctx.attributes |= {
             "model": self._handoff.work.model,
-            "attempt": ctx.envelope.attempt,
+            "attempt": self._ctx.envelope.attempt,
             "prompt_tokens": admission.prompt_tokens,
             "batch_size": admission.running,
             "queue_position": admission.queue_position,
         }
-        ctx.acknowledge(
-            Ack(
-                verdict="held",
-                instance=ctx.node.instance,
-                waiting=admission.waiting + 1,
-                running=admission.running,
-            )
-        )
+        self._acknowledge(admission.waiting, admission.running)
 
-    def _refuse(self, error: EngineError) -> None:
+    def _acknowledge(self, waiting: int | None = None, running: int | None = None) -> None:
+        """Once: the first call counts. Without figures those of this moment."""
+        if self._acknowledged:
+            return
+        self._acknowledged = True
+        stats = self._worker.engine.stats()
+        waiting = stats.waiting if waiting is None else waiting
+        running = stats.running if running is None else running
+        instance = self._ctx.node.instance
+        self._ctx.acknowledge(Ack(verdict="held", instance=instance, waiting=waiting + 1, running=running))
+
+    async def _refuse(self, error: EngineError) -> None:
+        """In the acknowledgement, or by a frame where that has gone out already."""
         ctx = self._ctx
         body = translation.refusal(error, ctx.node.instance)
         ctx.attributes["refused"] = body.code
+        if self._acknowledged:
+            with self._stream() as stream:
+                await self._send_error(stream, body)
+            return
         waiting = running = None
         if self._worker.engine.state == "ready":
             stats = self._worker.engine.stats()
@@ -155,6 +168,30 @@ class EngineRun:
         ctx.acknowledge(
             Ack(verdict="refused", instance=ctx.node.instance, error=body, waiting=waiting, running=running)
         )
+
+    async def _end_unseen(self) -> None:
+        """Cancelled before the engine saw it."""
+        ctx = self._ctx
+        ctx.attributes["finish_reason"] = "cancelled"
+        self._acknowledge()
+        end = End(
+            request_id=ctx.request_id,
+            sender=ctx.node.instance,
+            seq=0,
+            finish_reason="cancelled",
+            usage=Usage(),
+        )
+        with self._stream() as stream:
+            await stream.send(self._prologue())
+            await stream.send(end)
+
+    @contextmanager
+    def _stream(self) -> Generator[FrameStream, None, None]:
+        stream = self._open_stream()
+        try:
+            yield stream
+        finally:
+            self._worker.outbox.ended(stream)
 
     def _open_stream(self) -> FrameStream:
         handoff, ctx = self._handoff, self._ctx
@@ -223,6 +260,8 @@ class EngineRun:
         """Frees the pages within one step; returns how many."""
         if cancel.attempt not in (None, self._ctx.envelope.attempt):
             return None
+        if self._grammar.give_up():
+            return 0
         await self._submitted.wait()
         return (await self._cancel()).blocks_freed
 

@@ -103,6 +103,9 @@ def test_calls_are_read_only_of_tools_that_were_offered() -> None:
     )
     assert asking.output_format(work, PLAIN).tool_calls == "hermes"
     assert not asking.output_format(work, PLAIN).reasoning
+    single = work.model_copy(update={"tool_choice": ToolChoice(parallel=False)})
+    assert asking.output_format(single, PLAIN).one_call
+    assert not asking.output_format(work, PLAIN).one_call
     none = work.model_copy(update={"tool_choice": ToolChoice(mode="none")})
     assert asking.output_format(none, PLAIN) == OutputFormat()
 

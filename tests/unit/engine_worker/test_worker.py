@@ -18,16 +18,17 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Prologue, decode_frame
 from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork
 from baton_contracts.identifiers import new_request_id
-from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling
+from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling, StructuredOutput
 from baton_contracts.spans import Span, SpanBatch
-from baton_engine import AsyncEngine
+from baton_engine import AsyncEngine, InvalidParameter
 from baton_engine_worker import __main__ as worker_main
-from baton_engine_worker import lifecycle
+from baton_engine_worker import grammar_wait, lifecycle
 from baton_engine_worker.__main__ import wire
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
 from tests.support.fake_engine import FakeEngine, Script
+from tests.support.relay_stage import settled
 from tests.support.tiny_model import tiny_config, tiny_parts
 
 MODEL = "tiny"
@@ -304,6 +305,84 @@ async def test_a_full_engine_says_how_long_its_queue_is() -> None:
     assert [(ack.verdict, ack.waiting) for ack in acks] == [("held", 1), ("held", 2), ("refused", 2)]
     assert acks[2].error
     assert acks[2].error.code == "queue_full"
+
+
+JSON = Sampling(max_tokens=5, structured=StructuredOutput(kind="json_object", param="response_format"))
+
+
+async def test_a_structure_is_ready_before_the_engine_has_the_request() -> None:
+    engine = FakeEngine()
+    async with worker(engine) as bench:
+        ack = await bench.hand(bench.handoff(sampling=JSON))
+        assert (ack.verdict, len(engine.grammars)) == ("held", 1)
+        asked = engine.submitted[-1].sampling.structured
+        assert asked is not None
+        assert (asked.json_object, asked.param) == (True, "response_format")
+        await bench.hand(bench.handoff())
+        assert len(engine.grammars) == 1
+
+
+async def test_a_structure_that_is_wrong_is_refused_in_the_ack() -> None:
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        handing = asyncio.create_task(bench.hand(bench.handoff(sampling=JSON)))
+        await settled(lambda: len(engine.grammars) == 1)
+        engine.grammars[0].set_exception(InvalidParameter("response_format", "the schema is recursive"))
+        ack = await handing
+        assert ack.error
+        assert (ack.error.code, ack.error.param) == ("invalid_value", "response_format")
+        assert len(engine.submitted) == 1  # the warm-up
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar_wait, "SECONDS_BEFORE_THE_ACK", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_slow_structure_is_waited_for_behind_the_ack_and_by_nobody_else() -> None:
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        slow = bench.handoff(sampling=JSON)
+        assert (await bench.hand(slow)).verdict == "held"
+        await bench.hand(bench.handoff())
+        assert slow.envelope.request_id not in {frame.request_id for frame in await bench.answer()}
+        engine.grammars[0].set_result(None)
+        frames = await bench.answer()
+    assert {frame.request_id for frame in frames} == {slow.envelope.request_id}
+    assert isinstance(frames[0], Prologue)
+    assert isinstance(frames[-1], End)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_slow_structure_that_is_wrong_is_an_error_before_anything_else() -> None:
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        assert (await bench.hand(bench.handoff(sampling=JSON))).verdict == "held"
+        engine.grammars[0].set_exception(InvalidParameter("response_format", "it took over 5 s to compile"))
+        (error,) = await bench.answer()
+    assert isinstance(error, Error)
+    assert (error.error.code, error.error.param) == ("invalid_value", "response_format")
+    assert (error.error.status, error.final) == (400, False)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_leaves_while_the_structure_is_made_is_answered_at_once() -> None:
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        handoff = bench.handoff(sampling=JSON)
+        await bench.hand(handoff)
+        (ack,) = await bench.cancel(handoff.envelope.request_id)
+        frames = await bench.answer()
+        engine.grammars[0].set_exception(InvalidParameter("response_format", "nobody asks any more"))
+        assert len(engine.submitted) == 1
+    assert ack.blocks_freed == 0
+    assert [type(frame) for frame in frames] == [Prologue, End]
+    assert frames[-1].finish_reason == "cancelled"
 
 
 async def test_the_deadline_ends_the_work_with_its_last_word() -> None:

@@ -1,0 +1,53 @@
+"""Which structure an answer is held to: calls of tools that must be made, or the form that was asked for.
+
+Pure. What a structure means is the engine's; the names in its refusals are the client's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from baton_contracts import prompt as contract
+from baton_contracts.handoffs import EngineWork
+from baton_engine import InvalidParameter, StructuredOutput
+from baton_engine.structured import tool_calls
+from baton_engine_worker.dialect import Dialect
+
+THINKING_ENDS = "</think>"
+
+
+def structure_of(work: EngineWork, dialect: Dialect, *, after: str = "") -> StructuredOutput | None:
+    """`after`: the mark up to which the answer is free, the end of its thinking. Raises InvalidParameter."""
+    choice, form = work.tool_choice, work.sampling.structured
+    if choice.mode == "required":  # an answer of nothing but calls has no text that could have a form
+        return tool_calls.constraint(
+            [_function(tool) for tool in work.prompt.tools],
+            choice.name,
+            dialect.tool_format,
+            parallel=choice.parallel,
+            after=after,
+        )
+    if form is None:
+        return None
+    if work.prompt.tools:
+        text = f"{form.param} with tools needs tool_choice none or required: else it is not said which."
+        raise InvalidParameter(form.param, text)
+    return _form(form, after)
+
+
+def _function(tool: contract.Tool) -> dict[str, Any]:
+    return {"name": tool.name, "parameters": tool.parameters}
+
+
+def _form(asked: contract.StructuredOutput, after: str) -> StructuredOutput:
+    match asked.kind:
+        case "json_object":
+            return StructuredOutput(json_object=True, after=after, param=asked.param)
+        case "json_schema":
+            return StructuredOutput(json_schema=asked.text, after=after, param=asked.param)
+        case "regex":
+            return StructuredOutput(regex=asked.text, after=after, param=asked.param)
+        case "choice":
+            return StructuredOutput(choice=asked.choices, after=after, param=asked.param)
+        case "grammar":
+            return StructuredOutput(grammar=asked.text, after=after, param=asked.param)

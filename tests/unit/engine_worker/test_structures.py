@@ -1,0 +1,81 @@
+"""Which structure an answer is held to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from baton_contracts import prompt as contract
+from baton_contracts.handoffs import EngineWork
+from baton_engine import InvalidParameter, StructuredOutput
+from baton_engine.structured import tool_calls
+from baton_engine_worker.dialect import Dialect
+from baton_engine_worker.structures import structure_of
+
+HERMES = Dialect("hermes", template_shows_tools=True)
+LLAMA = Dialect("llama3_json", template_shows_tools=True)
+QUESTION = contract.Message(role="user", parts=(contract.Part(text="x"),))
+ADD = contract.Tool(name="add", parameters='{"type":"object","properties":{"a":{"type":"integer"}}}')
+
+
+def work(form: dict[str, Any] | None = None, *tools: contract.Tool, **choice: Any) -> EngineWork:
+    structured = contract.StructuredOutput.model_validate(form) if form else None
+    return EngineWork(
+        model="m",
+        prompt=contract.Prompt(messages=(QUESTION,), tools=tools),
+        sampling=contract.Sampling(structured=structured),
+        tool_choice=contract.ToolChoice(**choice),
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"kind": "json_object"}, {"json_object": True}),
+        ({"kind": "json_schema", "text": '{"type":"null"}'}, {"json_schema": '{"type":"null"}'}),
+        ({"kind": "regex", "text": "a+"}, {"regex": "a+"}),
+        ({"kind": "choice", "choices": ["b", "a"]}, {"choice": ("b", "a")}),
+        ({"kind": "grammar", "text": 'root ::= "x"'}, {"grammar": 'root ::= "x"'}),
+    ],
+)
+def test_every_form_has_its_structure(form: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = structure_of(work(form | {"param": "guided"}), HERMES, after="</think>")
+    assert found == StructuredOutput(**expected, after="</think>", param="guided")
+
+
+def test_without_a_form_there_is_none() -> None:
+    assert structure_of(work(), HERMES) is None
+    assert structure_of(work(None, ADD), HERMES) is None
+
+
+def test_a_form_that_is_wrong_is_refused_under_the_clients_name_for_it() -> None:
+    with pytest.raises(InvalidParameter) as rejected:
+        structure_of(work({"kind": "json_schema", "text": "[1", "param": "response_format"}), HERMES)
+    assert rejected.value.param == "response_format"
+
+
+def test_calls_that_must_be_made_are_the_structure() -> None:
+    both = contract.Tool(name="now")
+    found = structure_of(work(None, ADD, both, mode="required"), HERMES, after="</think>")
+    assert found is not None
+    assert (found.kind, found.param, found.after) == ("tool_calls", "tools", "</think>")
+    tools = [{"name": "add", "parameters": ADD.parameters}, {"name": "now", "parameters": ""}]
+    assert found == tool_calls.constraint(tools, None, "hermes", after="</think>")
+    named = structure_of(work(None, ADD, both, mode="required", name="now", parallel=False), LLAMA)
+    assert named == tool_calls.constraint(tools, "now", "llama3_json", parallel=False)
+
+
+def test_calls_that_must_be_made_leave_no_text_to_have_a_form() -> None:
+    form = {"kind": "json_object", "param": "response_format"}
+    found = structure_of(work(form, ADD, mode="required"), HERMES)
+    assert found is not None
+    assert found.kind == "tool_calls"
+
+
+def test_a_form_beside_tools_must_say_which_it_is() -> None:
+    form = {"kind": "json_object", "param": "response_format"}
+    with pytest.raises(InvalidParameter) as rejected:
+        structure_of(work(form, ADD), HERMES)
+    assert rejected.value.param == "response_format"
+    assert structure_of(work(form, mode="none"), HERMES) is not None
