@@ -193,8 +193,16 @@ async def test_tools_that_can_not_be_forced_are_a_400(roomy: WholeRelay) -> None
     broken = [{"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}]
     fields = WITH_TOOLS | {"tools": broken}
     assert await roomy.refusal(**fields, tool_choice="required") == (400, "invalid_value", "tools")
-    fields = WITH_TOOLS | {"tools": TOOLS, "response_format": JSON_SCHEMA}
-    assert await roomy.refusal(**fields) == (400, "invalid_value", "response_format")
+
+
+async def test_with_tools_an_answer_is_calls_or_has_its_form(roomy: WholeRelay) -> None:
+    fields = WITH_TOOLS | {"tools": TOOLS, "response_format": JSON_SCHEMA, "n": 6, "seed": 2}
+    for choice in (await roomy.answer(**fields))["choices"]:
+        message = choice["message"]
+        if choice["finish_reason"] == "tool_calls":
+            assert {call["function"]["name"] for call in message["tool_calls"]} <= {"switch", "now"}
+        else:
+            assert set(json.loads(message["content"])) == {"ok", "kind"}
 
 
 @pytest.mark.parametrize(

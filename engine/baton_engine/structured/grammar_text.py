@@ -30,6 +30,12 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def structure_part(wanted: StructuredOutput) -> dict[str, Any]:
+    """A structure that is one grammar, for others to name. Raises UnusableStructure as above."""
+    (part,) = _parts(wanted)
+    return part
+
+
 def _parts(wanted: StructuredOutput) -> list[dict[str, Any]]:
     match wanted.kind:
         case "json_schema":

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from baton_engine.errors import InvalidParameter
 from baton_engine.output_format import ToolCallFormat
-from baton_engine.structured.grammar_text import quoted
+from baton_engine.structured.grammar_text import quoted, structure_part
 from baton_engine.structured.json_rules import enforceable
 from baton_engine.structured.output import StructuredOutput, UnusableStructure
 
@@ -27,39 +27,47 @@ def constraint(
     call_format: ToolCallFormat,
     *,
     parallel: bool = True,
+    otherwise: StructuredOutput | None = None,
     after: str = "",
     param: str = "tools",
 ) -> StructuredOutput:
     """Tools are functions as in the OpenAI API: name and parameters (JSON schema: parsed, text, or none).
 
     choice: the one function to be called; None: any. parallel False: exactly one call.
-    Raises InvalidParameter, naming `param`, for a function that can't be called in this form.
+    otherwise: the answer may be this instead of calls, and nothing else.
+    Raises InvalidParameter: naming `param` for a function that can't be called in this form, naming that of
+    `otherwise` where JSON could not be told from a call.
     """
     wanted = [tool for tool in tools if choice in (None, tool["name"])]
+    if call_format == "llama3_json" and otherwise is not None and otherwise.kind == "json_schema":
+        raise otherwise.refusal("this model's calls are JSON too; with tools, force them or forbid them.")
     if not wanted:
         raise InvalidParameter(param, f"{param} can't be used: the function to be called is not there.")
     try:
         functions = [_Function(tool, place, call_format) for place, tool in enumerate(wanted)]
     except UnusableStructure as error:
         raise InvalidParameter(param, f"{param} can't be used: {error}") from error
-    lines = [_start(call_format, MAX_CALLS if parallel else 1)]
+    start = "start: calls" if otherwise is None else "start: calls | @otherwise"
+    lines = [start, _calls(call_format, MAX_CALLS if parallel else 1)]
     lines.append("call: " + " | ".join(f"call_{place}" for place in range(len(functions))))
     lines += [line for function in functions for line in function.rules]
     parts = [{"name": "structure", "lark_grammar": "\n".join(lines)}]
     parts += [part for function in functions for part in function.parts]
+    if otherwise is not None:
+        parts.append(structure_part(otherwise) | {"name": "otherwise"})
     return StructuredOutput(tool_calls=json.dumps(parts, ensure_ascii=False), after=after, param=param)
 
 
-def _start(call_format: ToolCallFormat, most: int) -> str:
+def _calls(call_format: ToolCallFormat, most: int) -> str:
     more = f"{{0,{most - 1}}}"
     match call_format:
         case "hermes":
             call = '"<tool_call>\\n" call "\\n</tool_call>"'
-            return f'start: {call} ("\\n" {call}){more}' if most > 1 else f"start: {call}"
+            return f'calls: {call} ("\\n" {call}){more}' if most > 1 else f"calls: {call}"
         case "llama3_json":
-            return f'start: call ("; " call){more}' if most > 1 else "start: call"
+            return f'calls: call ("; " call){more}' if most > 1 else "calls: call"
         case "pythonic":
-            return f'start: "[" call (", " call){more} "]"' if most > 1 else 'start: "[" call "]"'
+            return f'calls: "[" call (", " call){more} "]"' if most > 1 else 'calls: "[" call "]"'
 
 
 class _Function:

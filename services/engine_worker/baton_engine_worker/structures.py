@@ -5,11 +5,9 @@ Pure. What a structure means is the engine's; the names in its refusals are the 
 
 from __future__ import annotations
 
-from typing import Any
-
 from baton_contracts import prompt as contract
 from baton_contracts.handoffs import EngineWork
-from baton_engine import InvalidParameter, StructuredOutput
+from baton_engine import StructuredOutput
 from baton_engine.structured import tool_calls
 from baton_engine_worker.dialect import Dialect
 
@@ -18,25 +16,26 @@ THINKING_ENDS = "</think>"
 
 def structure_of(work: EngineWork, dialect: Dialect, *, after: str = "") -> StructuredOutput | None:
     """`after`: the mark up to which the answer is free, the end of its thinking. Raises InvalidParameter."""
-    choice, form = work.tool_choice, work.sampling.structured
+    choice, asked, tools = work.tool_choice, work.sampling.structured, work.prompt.tools
+    form = _form(asked, after) if asked else None
+    if choice.mode == "auto" and form and tools:
+        return _calls(work, dialect, after, otherwise=form)
     if choice.mode == "required":  # an answer of nothing but calls has no text that could have a form
-        return tool_calls.constraint(
-            [_function(tool) for tool in work.prompt.tools],
-            choice.name,
-            dialect.tool_format,
-            parallel=choice.parallel,
-            after=after,
-        )
-    if form is None:
-        return None
-    if work.prompt.tools:
-        text = f"{form.param} with tools needs tool_choice none or required: else it is not said which."
-        raise InvalidParameter(form.param, text)
-    return _form(form, after)
+        return _calls(work, dialect, after)
+    return form
 
 
-def _function(tool: contract.Tool) -> dict[str, Any]:
-    return {"name": tool.name, "parameters": tool.parameters}
+def _calls(
+    work: EngineWork, dialect: Dialect, after: str, otherwise: StructuredOutput | None = None
+) -> StructuredOutput:
+    return tool_calls.constraint(
+        [{"name": tool.name, "parameters": tool.parameters} for tool in work.prompt.tools],
+        work.tool_choice.name,
+        dialect.tool_format,
+        parallel=work.tool_choice.parallel,
+        otherwise=otherwise,
+        after=after,
+    )
 
 
 def _form(asked: contract.StructuredOutput, after: str) -> StructuredOutput:

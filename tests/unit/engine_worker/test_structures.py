@@ -73,9 +73,10 @@ def test_calls_that_must_be_made_leave_no_text_to_have_a_form() -> None:
     assert found.kind == "tool_calls"
 
 
-def test_a_form_beside_tools_must_say_which_it_is() -> None:
+def test_a_form_beside_tools_that_may_be_called_is_one_of_both() -> None:
     form = {"kind": "json_object", "param": "response_format"}
-    with pytest.raises(InvalidParameter) as rejected:
-        structure_of(work(form, ADD), HERMES)
-    assert rejected.value.param == "response_format"
-    assert structure_of(work(form, mode="none"), HERMES) is not None
+    found = structure_of(work(form, ADD), HERMES)
+    plain = StructuredOutput(json_object=True, param="response_format")
+    tools = [{"name": "add", "parameters": ADD.parameters}]
+    assert found == tool_calls.constraint(tools, None, "hermes", otherwise=plain)
+    assert structure_of(work(form, mode="none"), HERMES) == plain

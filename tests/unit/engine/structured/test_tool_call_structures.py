@@ -102,6 +102,30 @@ def test_a_named_function_is_the_only_one_and_without_parallel_there_is_one_call
     assert not takes_calls(grammars, two[call_format], constraint([NOW], None, call_format, parallel=False))
 
 
+@pytest.mark.parametrize("call_format", FORMATS)
+def test_the_answer_may_have_a_form_instead_of_calls(grammars: GrammarCompiler, call_format: Any) -> None:
+    text = {"hermes": HERMES % ("now", "{}"), "llama3_json": LLAMA % ("now", "{}"), "pythonic": "[now()]"}
+    for form, whole, wrong in (
+        (StructuredOutput(json_schema={"type": "object", "required": ["z"]}), '{"z": 1}', '{"y": 1}'),
+        (StructuredOutput(choice=["yes", "no"]), "no", "maybe"),
+        (StructuredOutput(regex="[0-9]+"), "42", "x"),
+    ):
+        if call_format == "llama3_json" and form.kind == "json_schema":
+            continue
+        either = constraint([NOW], None, call_format, otherwise=form)
+        assert takes_calls(grammars, whole, either)
+        assert takes_calls(grammars, text[call_format], either)
+        assert not takes_calls(grammars, wrong, either)
+        assert not takes_calls(grammars, text[call_format] + whole, either)
+
+
+def test_json_beside_calls_that_are_json_themselves_is_refused() -> None:
+    form = StructuredOutput(json_object=True, param="response_format")
+    with pytest.raises(InvalidParameter) as rejected:
+        constraint([NOW], None, "llama3_json", otherwise=form)
+    assert rejected.value.param == "response_format"
+
+
 def test_parameters_may_be_text_and_may_allow_more(grammars: GrammarCompiler) -> None:
     more = {"name": "f", "parameters": '{"type": "object", "additionalProperties": true}'}
     assert takes_calls(grammars, HERMES % ("f", '{"x": 1}'), constraint([more], None, "hermes"))
