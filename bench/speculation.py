@@ -13,11 +13,18 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import baton_engine
-from baton_engine import LLM, DraftSpeculation, NgramSpeculation, SamplingParams, SpeculationStats
+from baton_engine import (
+    LLM,
+    DraftSpeculation,
+    EngineRequest,
+    NgramSpeculation,
+    SamplingParams,
+    SpeculationStats,
+)
 from baton_engine.config import EngineConfig
 
 MODELS = Path.home() / ".baton" / "models"
@@ -72,34 +79,51 @@ def conversation(task: str, index: int) -> list[dict[str, str]]:
     return [{"role": "user", "content": content}]
 
 
-def measure(
-    llm: LLM, task: str, concurrency: int, num_tokens: int
-) -> tuple[list[tuple[int, ...]], float, int]:
-    """Answers, seconds from the first step in which all decode to the end, tokens made in these."""
-    core = llm._engine.core
+@dataclass(frozen=True)
+class Measured:
+    """From the first step in which all decode to the end."""
+
+    tokens: list[tuple[int, ...]]
+    seconds: float
+    num_tokens: int
+    speculation: tuple[int, int]
+    draft_seconds: float
+
+
+def measure(llm: LLM, task: str, concurrency: int, num_tokens: int) -> Measured:
+    core = llm._engine.core  # steps are what is timed here
     sampling = SamplingParams(max_tokens=num_tokens, temperature=0, ignore_eos=True)
     answers: dict[str, list[int]] = {}
     for index in range(concurrency):
         prompt = llm.tokenizer.apply_chat_template(conversation(task, index))
-        llm._add(baton_engine.EngineRequest(f"{task}-{index}", prompt_token_ids=prompt, sampling=sampling))
+        llm._add(EngineRequest(f"{task}-{index}", prompt_token_ids=prompt, sampling=sampling))
         answers[f"{task}-{index}"] = []
-    started_at, num_before = 0.0, 0
+    started_at, num_before, before = 0.0, 0, core.stats()
     while core.has_work:
         if not started_at and all(answers.values()):
-            started_at, num_before = time.perf_counter(), sum(map(len, answers.values()))
+            num_before, before = sum(map(len, answers.values())), core.stats()
+            started_at = time.perf_counter()
         for delta in core.step():
             answers[delta.request_id] += delta.token_ids
     seconds = time.perf_counter() - started_at
-    return [tuple(ids) for ids in answers.values()], seconds, sum(map(len, answers.values())) - num_before
+    after = core.stats()
+    return Measured(
+        [tuple(ids) for ids in answers.values()],
+        seconds,
+        sum(map(len, answers.values())) - num_before,
+        counts(before.speculation, after.speculation),
+        after.step_profile.since(before.step_profile).draft_seconds,
+    )
 
 
 def speculation_for(mode: str, args: argparse.Namespace) -> NgramSpeculation | DraftSpeculation | None:
     if mode == "off":
         return None
+    names = ("num_tokens", "max_step_tokens", "max_running")
+    asked = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if mode == "ngram":
-        return NgramSpeculation(num_tokens=args.num_tokens or 8, max_running=args.max_running)
-    draft = MODELS / (args.draft or args.model)
-    return DraftSpeculation(draft, num_tokens=args.num_tokens or 4, max_running=args.max_running)
+        return replace(NgramSpeculation(), **asked)
+    return replace(DraftSpeculation(MODELS / (args.draft or args.model)), **asked)
 
 
 def rows_of(
@@ -115,25 +139,20 @@ def rows_of(
     rows: list[Row] = []
     for task in args.tasks:
         for concurrency in args.concurrency:
-            before = llm.stats()
-            tokens, seconds, num_tokens = measure(llm, task, concurrency, args.tokens)
-            after = llm.stats()
-            profile = after.step_profile.since(before.step_profile)
-            drafted, accepted = counts(before.speculation, after.speculation)
-            same = expected.setdefault((task, concurrency), tokens) == tokens
-            steps = max(1, num_tokens - accepted)
+            found = measure(llm, task, concurrency, args.tokens)
+            drafted, accepted = found.speculation
             rows.append(
                 Row(
                     args.model,
                     task,
                     mode,
                     concurrency,
-                    round(num_tokens / seconds, 1),
-                    round(num_tokens / steps, 2),
+                    round(found.num_tokens / found.seconds, 1),
+                    round(found.num_tokens / (found.num_tokens - accepted), 2),
                     drafted,
                     round(accepted / drafted, 2) if drafted else 0.0,
-                    round(1e3 * profile.draft_seconds, 1),
-                    same,
+                    round(1e3 * found.draft_seconds, 1),
+                    expected.setdefault((task, concurrency), found.tokens) == found.tokens,
                 )
             )
             print(json.dumps(asdict(rows[-1])), flush=True)
@@ -158,7 +177,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--num-tokens", type=int, help="guesses in a step, at most")
-    parser.add_argument("--max-running", type=int, default=64)
+    parser.add_argument("--max-step-tokens", type=int)
+    parser.add_argument("--max-running", type=int)
     parser.add_argument("--quantization", default=None)
     args = parser.parse_args(argv)
     expected: dict[tuple[str, int], list[tuple[int, ...]]] = {}

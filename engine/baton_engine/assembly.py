@@ -164,7 +164,7 @@ def _speculation_of(
     if settings is None:
         return Speculation()
     drafter = drafter_of(settings, draft, num_blocks, vocab_size)
-    return Speculation(drafter, settings.num_tokens, settings.max_running)
+    return Speculation(drafter, settings.num_tokens, settings.max_step_tokens, settings.max_running)
 
 
 def end_token_ids(parts: ModelParts, spec: DecoderSpec) -> frozenset[int]:

@@ -18,7 +18,7 @@ class ScriptedDrafter:
         self.guess = guess
         self.asked: list[tuple[str, int]] = []
 
-    def draft(self, wanted: Sequence[Wanted], running: Sequence[Request]) -> list[Sequence[int]]:
+    def draft(self, wanted: Sequence[Wanted], most: int, running: Sequence[Request]) -> list[Sequence[int]]:
         assert all(one in running for one, _ in wanted)
         self.asked += [(request.request_id, num_tokens) for request, num_tokens in wanted]
         return [self.guess(request, num_tokens) for request, num_tokens in wanted]
@@ -32,7 +32,7 @@ class ScriptedDrafter:
 
 def guess_with(engine: LoadedEngine, guess: Guess, num_tokens: int = 6, max_running: int = 8) -> Speculation:
     """The engine speculates with `guess` from now on."""
-    engine.core.speculation = Speculation(ScriptedDrafter(guess), num_tokens, max_running)
+    engine.core.speculation = Speculation(ScriptedDrafter(guess), num_tokens, 1_000, max_running)
     return engine.core.speculation
 
 

@@ -22,7 +22,7 @@ from baton_engine.runner import Runner
 from baton_engine.sampler import Sampler
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.scheduler import Chunk, StepPlan
-from baton_engine.speculation.drafting import Wanted
+from baton_engine.speculation.drafting import Wanted, share_out
 
 
 @dataclass(eq=False)
@@ -88,12 +88,15 @@ class DraftModel:
         self._sampler = Sampler()
         self._shadows: dict[Request, Shadow] = {}
 
-    def draft(self, wanted: Sequence[Wanted], running: Sequence[Request]) -> list[list[int]]:
+    def draft(self, wanted: Sequence[Wanted], most: int, running: Sequence[Request]) -> list[list[int]]:
         self._forget_all_but(running)
-        drafts = [Draft(self._shadow_of(request), num_tokens) for request, num_tokens in wanted]
+        shares = share_out([num_tokens for _, num_tokens in wanted], most)
+        drafts = [
+            Draft(self._shadow_of(one.request), share) for one, share in zip(wanted, shares, strict=True)
+        ]
         # Prompts are computed while the real model computes them: later all would have to wait for it.
         prefilling = [self._shadow_of(one) for one in running if one.num_remaining_tokens > 1]
-        plan = self._plan([*(draft.shadow for draft in drafts), *prefilling])
+        plan = self._plan([*(draft.shadow for draft in drafts if draft.num_tokens), *prefilling])
         while plan.chunks:
             chosen = self._compute(plan)
             going_on = [draft.shadow for draft in drafts if self._extend(draft, chosen)]

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from baton_engine.request import Request
 from baton_engine.scheduler import StepPlan
 
+FIRST_LENGTH = 4
 LONGEST_PAUSE = 32
 
 
@@ -25,8 +26,12 @@ class Wanted(NamedTuple):
 
 
 class Drafter(Protocol):
-    def draft(self, wanted: Sequence[Wanted], running: Sequence[Request]) -> Sequence[Sequence[int]]:
-        """Guesses for each wanted, in order; fewer or none where it has none. `running` are all that run."""
+    def draft(
+        self, wanted: Sequence[Wanted], most: int, running: Sequence[Request]
+    ) -> Sequence[Sequence[int]]:
+        """Guesses for each wanted, in order, `most` in all; fewer or none where it has none. `running` are
+        all that run.
+        """
         ...
 
     def forget(self, request: Request) -> None:
@@ -36,6 +41,15 @@ class Drafter(Protocol):
     def check_idle(self) -> None:
         """Raises AssertionError if anything is held though every request was forgotten."""
         ...
+
+
+def share_out(lengths: Sequence[int], most: int) -> list[int]:
+    """No more than `most` in all: whoever wants less than an even share leaves the rest to the others."""
+    shares = [0] * len(lengths)
+    for rank, place in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
+        shares[place] = min(lengths[place], most // (len(lengths) - rank))
+        most -= shares[place]
+    return shares
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class Speculation:
 
     drafter: Drafter | None = None
     num_tokens: int = 0
+    max_step_tokens: int = 0
     max_running: int = 0
     num_drafts: int = 0
     num_draft_tokens: int = 0
@@ -105,7 +120,8 @@ class Speculation:
             return
         wanted = [Wanted(one, self._length_for(one)) for one in running if one.num_remaining_tokens == 1]
         wanted = [one for one in wanted if one.num_tokens > 0]
-        for (request, _), draft in zip(wanted, self.drafter.draft(wanted, running), strict=True):
+        drafts = self.drafter.draft(wanted, max(0, self.max_step_tokens - len(running)), running)
+        for (request, _), draft in zip(wanted, drafts, strict=True):
             request.draft_token_ids = tuple(draft)
 
     def learn(self, plan: StepPlan) -> None:
@@ -140,7 +156,7 @@ class Speculation:
     def _patience_of(self, request: Request) -> Patience:
         found = self._patience.get(request)
         if found is None:
-            found = self._patience[request] = Patience(self.num_tokens, self.num_tokens)
+            found = self._patience[request] = Patience(self.num_tokens, min(FIRST_LENGTH, self.num_tokens))
         return found
 
     def _count(self, num_drafted: int, num_accepted: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baton_engine.request import Request
-from baton_engine.speculation.drafting import Wanted
+from baton_engine.speculation.drafting import Wanted, share_out
 
 MOST_PLACES = 16
 
@@ -49,9 +49,11 @@ class NgramDrafter:
         self.max_match = max_match
         self._indexes: dict[Request, PlaceIndex] = {}
 
-    def draft(self, wanted: Sequence[Wanted], running: Sequence[Request]) -> list[list[int]]:
+    def draft(self, wanted: Sequence[Wanted], most: int, running: Sequence[Request]) -> list[list[int]]:
         del running
-        return [self._draft_one(request, num_tokens) for request, num_tokens in wanted]
+        drafts = [self._draft_one(request, num_tokens) for request, num_tokens in wanted]
+        shares = share_out([len(draft) for draft in drafts], most)
+        return [draft[:share] for draft, share in zip(drafts, shares, strict=True)]
 
     def forget(self, request: Request) -> None:
         self._indexes.pop(request, None)

@@ -113,8 +113,8 @@ def test_each_guess_is_what_the_draft_model_alone_would_say(changes: dict[str, A
     seen: list[tuple[list[int], list[int]]] = []
     draft = draft_model(engine).draft
 
-    def recorded(wanted: Sequence[Wanted], running: Sequence[Request]) -> list[list[int]]:
-        drafts = draft(wanted, running)
+    def recorded(wanted: Sequence[Wanted], most: int, running: Sequence[Request]) -> list[list[int]]:
+        drafts = draft(wanted, most, running)
         seen.extend(
             ([*one.request.token_ids], guess) for one, guess in zip(wanted, drafts, strict=True) if guess
         )
@@ -164,6 +164,17 @@ def test_a_full_draft_pool_means_no_guesses_and_nothing_else() -> None:
     drafts.pool.release(taken)
     drain(engine)
     assert engine.core.stats().speculation.num_drafts == 1
+
+
+def test_guesses_are_shared_out_before_they_are_computed() -> None:
+    """Three requests, so nine of twelve tokens for guesses: three each, where they would take four."""
+    engine = tiny_engine(draft=DRAFTS["itself"], speculation=replace(FOUR, max_step_tokens=12))
+    for name in "abc":
+        add(engine, ask(name, PROMPTS[0], GREEDY))
+    engine.core.step()
+    assert [len(delta.token_ids) for delta in engine.core.step()] == [4, 4, 4]
+    assert engine.core.stats().speculation.num_draft_tokens == 9
+    drain(engine)
 
 
 def test_cancel_gives_the_drafts_blocks_back() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from baton_engine import ConfigError, NgramSpeculation, SpeculationStats
-from baton_engine.speculation.drafting import LONGEST_PAUSE, Patience
+from baton_engine.speculation.drafting import LONGEST_PAUSE, Patience, share_out
 from tests.support.drafters import ScriptedDrafter, guess_with, knowing
 from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
 from tests.support.tiny_model import tiny_engine
@@ -45,6 +45,15 @@ def test_one_guess_that_holds_restores_trust() -> None:
     patience.learn(1, 1)
     patience.learn(2, 0)
     assert patience.next_length() == 1
+
+
+def test_an_even_share_for_each_and_what_one_leaves_for_the_others() -> None:
+    assert share_out([4, 4, 4], 12) == [4, 4, 4]
+    assert share_out([8, 1, 8], 9) == [4, 1, 4]
+    assert share_out([8, 8, 8], 8) == [2, 3, 3]
+    assert share_out([3, 5], 1) == [0, 1]
+    assert share_out([3, 5], 0) == [0, 0]
+    assert share_out([], 5) == []
 
 
 def test_above_a_batch_size_nothing_is_guessed() -> None:
@@ -99,6 +108,7 @@ def test_the_counts() -> None:
     [
         {"num_tokens": 0},
         {"num_tokens": 33},
+        {"max_step_tokens": 1},
         {"min_match": 0},
         {"min_match": 5, "max_match": 4},
         {"max_running": 0},

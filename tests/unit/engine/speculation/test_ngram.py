@@ -22,7 +22,7 @@ def drafts(
 ) -> list[int]:
     drafter = NgramDrafter(min_match, max_match)
     one = request(token_ids)
-    return drafter.draft([Wanted(one, num_tokens)], [one])[0]
+    return drafter.draft([Wanted(one, num_tokens)], 100, [one])[0]
 
 
 def test_what_followed_the_last_tokens_before() -> None:
@@ -63,9 +63,16 @@ def test_only_the_newest_places_are_looked_at() -> None:
     assert index.places([1, 2, 0] * 40 + [1, 2]) == [3 * n + 2 for n in range(39, 39 - MOST_PLACES, -1)]
 
 
+def test_guesses_are_shared_out_among_those_that_have_some() -> None:
+    drafter = NgramDrafter(2, 4)
+    some = [request([1, 2, 1, 2]), request([1, 2, 3, 4]), request([5, 5, 5])]
+    wanted = [Wanted(one, num_tokens) for one, num_tokens in zip(some, (8, 8, 2), strict=True)]
+    assert [len(draft) for draft in drafter.draft(wanted, 7, some)] == [5, 0, 2]
+
+
 def test_the_index_is_given_back() -> None:
     drafter, one = NgramDrafter(2, 4), request([1, 2, 1, 2])
-    drafter.draft([Wanted(one, 2)], [one])
+    drafter.draft([Wanted(one, 2)], 100, [one])
     drafter.forget(one)
     drafter.forget(one)
     drafter.check_idle()

@@ -115,7 +115,7 @@ def test_a_stop_string_and_the_least_number_of_tokens() -> None:
 def test_one_delta_for_each_step_with_a_logprob_for_each_token() -> None:
     sampling = replace(GREEDY, logprobs=2)
     plain, guessed = whole_answer(sampling, [1, 2, 3]), with_guesses(sampling, [1, 2, 3])
-    assert [len(delta.token_ids) for delta in guessed] == [1, 7, 7, 7, 2]
+    assert [len(delta.token_ids) for delta in guessed] == [1, 5, 7, 7, 4]
     for delta in guessed:
         assert [entry.token_id for entry in delta.logprobs] == list(delta.token_ids)
     ours = [entry for delta in guessed for entry in delta.logprobs]
