@@ -24,7 +24,7 @@ class NgramSpeculation:
     num_tokens: int = 16
     min_match: int = 2
     max_match: int = 16
-    max_step_tokens: int = 32
+    max_step_tokens: int = 16
     max_running: int = 8
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class DraftSpeculation:
 
     model: Path
     num_tokens: int = 4
-    max_step_tokens: int = 32
+    max_step_tokens: int = 16
     max_running: int = 8
 
     def __post_init__(self) -> None:
