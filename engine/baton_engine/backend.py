@@ -105,7 +105,8 @@ def choose_backend(
         try:
             library = load_library()
             isa = library.isa(os.environ.get(ISA_VARIABLE))
-            _log.info("backend: native kernels (%s)", isa)
+            always = ", deterministic as always" if config.deterministic else ""
+            _log.info("backend: native kernels (%s%s)", isa, always)
             return NativeBackend(library, isa, config.resolve_num_threads())
         except NativeUnavailable as error:
             reason = str(error)

@@ -41,8 +41,8 @@ class Tile(NamedTuple):
 class TileGroup:
     """rows, places (TILES, QUERY_ROWS): flat rows and places in the sequence, 0 and -1 where nothing is
     computed. pages: for each partition the blocks of all tiles, flattened. live: which of the flattened rows
-    are computed, targets: their flat rows. hidden: by window and partition, which keys a row does not see;
-    made once a step.
+    are computed, targets: their flat rows. hidden, stale: by window and partition, which
+    keys a row does not see, and which lie behind all of a tile; made once a step.
     """
 
     rows: Tensor
@@ -53,6 +53,7 @@ class TileGroup:
     hidden: dict[tuple[int | None, int], Tensor] = field(
         default_factory=dict["tuple[int | None, int]", Tensor]
     )
+    stale: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ class FixedShapeAttention:
             gathered.view(rows.shape[0], self.partition, -1)
             for gathered in self.kv.gather(layer, group.pages[number])
         )
+        # What an earlier owner of a page left may be NaN, and 0 × NaN is NaN.
+        v.view(-1, TILES, self.partition, v.shape[-1]).masked_fill_(self._stale(group, number), 0)
         scores = torch.bmm(rows, k.transpose(1, 2)).float()
         scores.view(-1, TILES, QUERY_ROWS, rows.shape[1] // QUERY_ROWS, self.partition).masked_fill_(
             hidden, UNSEEN
@@ -171,6 +174,15 @@ class FixedShapeAttention:
                 hidden |= keys <= places - window
             group.hidden[window, number] = hidden[:, :, None, :]
         return group.hidden[window, number]
+
+    def _stale(self, group: TileGroup, number: int) -> Tensor:
+        """(TILES, partition, 1): the keys that no row of a tile sees, with or without a window, being behind
+        it.
+        """
+        if number not in group.stale:
+            keys = torch.arange(self.partition, device=self.device) + number * self.partition
+            group.stale[number] = (keys > group.places.amax(1, keepdim=True))[..., None]
+        return group.stale[number]
 
 
 def _merge(highest: Sequence[Tensor], sums: Sequence[Tensor], outs: Sequence[Tensor]) -> Tensor:

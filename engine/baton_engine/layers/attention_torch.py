@@ -27,13 +27,16 @@ MOST_GATHERED = 262_144  # tokens that a group gathers at once: 256 MiB a layer 
 @dataclass(frozen=True)
 class DecodeGroup:
     """rows: places in the flat token dimension. pages: block ids, one padded row of `length` slots a request,
-    flattened. masks (requests, 1, length), made once a step for each window that a layer has, are 0 where a
-    token may be seen, -inf elsewhere."""
+    flattened. stale: which of the gathered slots hold what an earlier owner of a last page left; None: all
+    that is masked is to be taken for that. masks (requests, 1, length), made once a step for each window that
+    a layer has, are 0 where a token may be seen, -inf elsewhere.
+    """
 
     rows: Tensor
     pages: Tensor
     ends: Tensor
     length: int
+    stale: Tensor | None = None
     masks: dict[int | None, Tensor] = field(default_factory=dict["int | None", Tensor])
 
 
@@ -111,7 +114,13 @@ class TorchAttention:
         indices = self.kv.indices
         ends = indices([span.end for _, span in decodes])
         rows = indices([row for row, _ in decodes])
-        return DecodeGroup(rows, indices(pages), ends, width * self.kv.block_size)
+        length = width * self.kv.block_size
+        stale = [
+            row * length + at
+            for row, ((_, span), table) in enumerate(zip(decodes, tables, strict=True))
+            for at in range(span.end, len(table) * self.kv.block_size)
+        ]
+        return DecodeGroup(rows, indices(pages), ends, length, indices(stale))
 
     def _mask(self, group: DecodeGroup, window: int | None) -> Tensor:
         if window not in group.masks:
@@ -126,11 +135,21 @@ class TorchAttention:
     def _decode(self, layer: int, q: Tensor, group: DecodeGroup, window: int | None) -> Tensor:
         requests, heads, dim = q.shape
         kv_heads = self.shape.num_kv_heads
-        k, v = (gathered.view(kv_heads, requests, -1, dim) for gathered in self.kv.gather(layer, group.pages))
+        k, v = (
+            self._clean(gathered, group).view(kv_heads, requests, -1, dim)
+            for gathered in self.kv.gather(layer, group.pages)
+        )
         rows = (q * self.scale).view(requests, kv_heads, heads // kv_heads, dim).transpose(0, 1)
         scores = torch.matmul(rows, k.transpose(2, 3)).add_(self._mask(group, window))
         weights = torch.softmax(scores, dim=-1)  # sums in float32 whatever the dtype
         return torch.matmul(weights, v).transpose(0, 1).reshape(requests, heads * dim)
+
+    def _clean(self, gathered: Tensor, group: DecodeGroup) -> Tensor:
+        """Zeros where nothing is to be seen: a request that failed may have left NaN, and 0 × NaN is NaN."""
+        if group.stale is not None:
+            return gathered.index_fill_(1, group.stale, 0)
+        hidden = self._mask(group, None).isneginf().view(1, -1, 1)
+        return gathered.masked_fill_(hidden, 0)
 
     def _prefill(self, layer: int, q: Tensor, chunk: PrefillChunk, window: int | None) -> Tensor:
         """Some query rows at a time, over the keys up to their own end: half of the scores are never made."""

@@ -4,11 +4,15 @@ too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
 from baton_engine.layers import attention_torch
 from baton_engine.layers.attention import KVShape, Span
+from baton_engine.layers.attention_fixed import FixedShapeAttention
 from baton_engine.layers.attention_torch import TorchAttention
 
 CPU = torch.device("cpu")
@@ -57,3 +61,31 @@ def test_groups_do_not_change_what_is_computed(window: int | None) -> None:
         one = slice(row, row + 1)
         alone = attention.attend(0, q[one], k[one], v[one], attention.plan([span]), window)
         assert torch.allclose(result[one], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", [TorchAttention, FixedShapeAttention])
+def test_what_a_failed_request_left_in_a_block_is_not_seen(kind: Any, padded: bool) -> None:
+    """All blocks are full of NaN, as after a request whose numbers overflowed; two others then use some of
+    them.
+    """
+    results: list[torch.Tensor] = []
+    for left in (0.0, torch.nan):
+        attention, generator = kind(SHAPE, 40, CPU), torch.Generator().manual_seed(1)
+        for tensor in attention.kv.of_layer(0):
+            tensor[:, : 40 * 16] = left
+        rows: list[torch.Tensor] = []
+        for spans in (
+            [Span(0, 20, [7, 3])],
+            [Span(0, 299, range(10, 29))],
+            [Span(20, 1, [7, 3]), Span(299, 1, range(10, 29))],
+        ):
+            count = sum(span.length for span in spans)
+            q, k, v = (torch.randn(count, heads, 32, generator=generator) for heads in (6, 2, 2))
+            plan = attention.plan(spans)
+            if padded and kind is TorchAttention:
+                plan = replace(plan, decodes=tuple(replace(group, stale=None) for group in plan.decodes))
+            rows.append(attention.attend(0, q, k, v, plan))
+        results.append(torch.cat(rows))
+    assert results[1].isfinite().all()
+    assert torch.equal(results[0], results[1])
