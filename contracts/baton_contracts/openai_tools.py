@@ -16,7 +16,7 @@ class FunctionDefinition(HttpModel):
     name: FunctionName
     description: str | None = None
     parameters: JsonObject | None = Field(default=None, description="JSON Schema. None: no parameters.")
-    strict: bool | None = Field(default=None, description="Arguments fit the schema either way.")
+    strict: bool | None = Field(default=None, description="True: arguments of free calls fit too.")
 
 
 class FunctionTool(HttpModel):

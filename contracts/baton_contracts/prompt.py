@@ -57,7 +57,7 @@ class Tool(WireModel):
     name: str = Field(min_length=1, max_length=64)
     description: str = ""
     parameters: str = Field(default="", description="JSON Schema as JSON text; empty: no parameters.")
-    strict: bool = False
+    strict: bool = Field(default=False, description="Arguments fit the schema even of a free call.")
 
     @property
     def num_characters(self) -> int:

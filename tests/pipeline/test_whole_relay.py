@@ -175,6 +175,16 @@ async def test_calls_that_must_be_made_are_made(roomy: WholeRelay) -> None:
     assert {call["function"]["name"] for call in choice["message"]["tool_calls"]} == {"now"}
 
 
+async def test_strict_tools_leave_text_free_and_hold_calls(roomy: WholeRelay) -> None:
+    strict = [{"type": "function", "function": TOOLS[0]["function"] | {"strict": True}}]
+    fields = WITH_TOOLS | {"tools": strict, "max_tokens": 40, "n": 3, "seed": 1}
+    answer = await roomy.answer(**fields)
+    assert {choice["finish_reason"] for choice in answer["choices"]} <= {"length", "stop", "tool_calls"}
+    assert any(choice["message"]["content"] for choice in answer["choices"])
+    broken = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": 5}}}]
+    assert await roomy.refusal(**WITH_TOOLS, tools=broken) == (400, "invalid_value", "tools")
+
+
 async def test_a_conversation_with_calls_goes_on(roomy: WholeRelay) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "switch", "arguments": '{"on":true}'}}
     messages = [

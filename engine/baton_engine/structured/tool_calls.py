@@ -19,6 +19,7 @@ from baton_engine.structured.output import StructuredOutput, UnusableStructure
 
 MAX_CALLS: Final = 16
 """Of one answer: a weak model could call for ever."""
+ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 
 
 def constraint(
@@ -43,19 +44,57 @@ def constraint(
         raise otherwise.refusal("this model's calls are JSON too; with tools, force them or forbid them.")
     if not wanted:
         raise InvalidParameter(param, f"{param} can't be used: the function to be called is not there.")
+    start = "start: calls" if otherwise is None else "start: calls | @otherwise"
+    frame = [start, _calls(call_format, MAX_CALLS if parallel else 1)]
+    more = [] if otherwise is None else [structure_part(otherwise) | {"name": "otherwise"}]
+    return _structure(frame, wanted, call_format, param, after, more)
+
+
+def calls_in_text(
+    tools: Sequence[Mapping[str, Any]], call_format: ToolCallFormat, *, param: str = "tools"
+) -> StructuredOutput:
+    """For tools that may be called: free text, but what begins like a call is one of an offered function.
+
+    Arguments of those with `strict` fit their schema, those of others are any JSON object. Llama's and
+    Python's forms stand at the beginning of an answer or nowhere. Calls that a small model puts into a fence
+    are text here: nothing holds them. Raises InvalidParameter as `constraint` does.
+    """
+    eased = [tool if tool.get("strict") else dict(tool) | {"parameters": ANY_OBJECT} for tool in tools]
+    if call_format == "hermes":
+        frame = [
+            "start: (before body)* TEXT",
+            'before[suffix="<tool_call>"]: /(.|\\n)*/',
+            'body: "\\n" call "\\n</tool_call>"',
+            "TEXT: /(.|\\n)*/ & ~/(.|\\n)*<tool_call>(.|\\n)*/",
+        ]
+    else:
+        opening = "{" if call_format == "llama3_json" else r"\["
+        frame = [
+            "start: (calls | TEXT)?",
+            _calls(call_format, MAX_CALLS),
+            f"TEXT: /[^{opening}\\s](.|\\n)*/",
+        ]
+    return _structure(frame, eased, call_format, param)
+
+
+def _structure(
+    frame: list[str],
+    tools: Sequence[Mapping[str, Any]],
+    call_format: ToolCallFormat,
+    param: str,
+    after: str = "",
+    more: Sequence[Mapping[str, Any]] = (),
+) -> StructuredOutput:
     try:
-        functions = [_Function(tool, place, call_format) for place, tool in enumerate(wanted)]
+        functions = [_Function(tool, place, call_format) for place, tool in enumerate(tools)]
     except UnusableStructure as error:
         raise InvalidParameter(param, f"{param} can't be used: {error}") from error
-    start = "start: calls" if otherwise is None else "start: calls | @otherwise"
-    lines = [start, _calls(call_format, MAX_CALLS if parallel else 1)]
-    lines.append("call: " + " | ".join(f"call_{place}" for place in range(len(functions))))
+    lines = [*frame, "call: " + " | ".join(f"call_{place}" for place in range(len(functions)))]
     lines += [line for function in functions for line in function.rules]
-    parts = [{"name": "structure", "lark_grammar": "\n".join(lines)}]
+    parts: list[Mapping[str, Any]] = [{"name": "structure", "lark_grammar": "\n".join(lines)}]
     parts += [part for function in functions for part in function.parts]
-    if otherwise is not None:
-        parts.append(structure_part(otherwise) | {"name": "otherwise"})
-    return StructuredOutput(tool_calls=json.dumps(parts, ensure_ascii=False), after=after, param=param)
+    text = json.dumps([*parts, *more], ensure_ascii=False)
+    return StructuredOutput(tool_calls=text, after=after, param=param)
 
 
 def _calls(call_format: ToolCallFormat, most: int) -> str:
@@ -78,7 +117,9 @@ class _Function:
         self.parts: list[dict[str, Any]] = []
         self._place = place
         name, schema = str(tool["name"]), _schema(tool)
-        if call_format == "pythonic":
+        if call_format == "pythonic" and schema == ANY_OBJECT | {"properties": {}}:
+            self._write_any_keywords(name)
+        elif call_format == "pythonic":
             self._write_keywords(name, schema)
         else:
             key = "arguments" if call_format == "hermes" else "parameters"
@@ -106,6 +147,13 @@ class _Function:
                 f'b_{place}_{number}: ", " {value} {later}' + ("" if must else f" | {later}"),
             ]
         self.rules += [f'{rule}_{place}_{len(properties)}: ""' for rule in ("a", "b")]
+
+    def _write_any_keywords(self, name: str) -> None:
+        place, value = self._place, self._part(True)
+        self.rules += [
+            f'call_{place}: {quoted(name + "(")} (keyword_{place} (", " keyword_{place})*)? ")"',
+            f'keyword_{place}: /[A-Za-z_][A-Za-z0-9_]*/ "=" {value}',
+        ]
 
     def _part(self, schema: Any) -> str:
         name = f"arguments_{self._place}_{len(self.parts)}"

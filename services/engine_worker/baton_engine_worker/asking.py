@@ -18,7 +18,7 @@ from baton_engine import (
 )
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
-from baton_engine_worker.structures import THINKING_ENDS, structure_of
+from baton_engine_worker.structures import THINKING_ENDS, leaves_no_room, structure_of
 from baton_engine_worker.tool_prompting import in_plain_words
 
 THINKING_BEGINS = "<think>"
@@ -116,7 +116,7 @@ def engine_request(
         resume_token_ids=work.resume_token_ids,
         cache_salt=work.cache_salt,
         priority=work.priority,
-        output_format=output_format(work, dialect, only_structure=structure is not None and not opened),
+        output_format=output_format(work, dialect, only_structure=leaves_no_room(work) and not opened),
     )
 
 

@@ -5,6 +5,8 @@ Pure. What a structure means is the engine's; the names in its refusals are the 
 
 from __future__ import annotations
 
+from typing import Any
+
 from baton_contracts import prompt as contract
 from baton_contracts.handoffs import EngineWork
 from baton_engine import StructuredOutput
@@ -20,6 +22,8 @@ def structure_of(work: EngineWork, dialect: Dialect, *, after: str = "") -> Stru
     form = _form(asked, after) if asked else None
     if choice.mode == "auto" and form and tools:
         return _calls(work, dialect, after, otherwise=form)
+    if choice.mode == "auto" and any(tool.strict for tool in tools):
+        return tool_calls.calls_in_text(_functions(work), dialect.tool_format)
     if choice.mode == "required":  # an answer of nothing but calls has no text that could have a form
         return _calls(work, dialect, after)
     return form
@@ -29,13 +33,24 @@ def _calls(
     work: EngineWork, dialect: Dialect, after: str, otherwise: StructuredOutput | None = None
 ) -> StructuredOutput:
     return tool_calls.constraint(
-        [{"name": tool.name, "parameters": tool.parameters} for tool in work.prompt.tools],
+        _functions(work),
         work.tool_choice.name,
         dialect.tool_format,
         parallel=work.tool_choice.parallel,
         otherwise=otherwise,
         after=after,
     )
+
+
+def _functions(work: EngineWork) -> list[dict[str, Any]]:
+    tools = work.prompt.tools
+    return [{"name": each.name, "parameters": each.parameters, "strict": each.strict} for each in tools]
+
+
+def leaves_no_room(work: EngineWork) -> bool:
+    """True: the answer begins with its structure, so that there is no thinking before it."""
+    forced = work.tool_choice.mode == "required" and bool(work.prompt.tools)
+    return forced or work.sampling.structured is not None
 
 
 def _form(asked: contract.StructuredOutput, after: str) -> StructuredOutput:

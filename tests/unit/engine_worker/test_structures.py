@@ -11,7 +11,7 @@ from baton_contracts.handoffs import EngineWork
 from baton_engine import InvalidParameter, StructuredOutput
 from baton_engine.structured import tool_calls
 from baton_engine_worker.dialect import Dialect
-from baton_engine_worker.structures import structure_of
+from baton_engine_worker.structures import leaves_no_room, structure_of
 
 HERMES = Dialect("hermes", template_shows_tools=True)
 LLAMA = Dialect("llama3_json", template_shows_tools=True)
@@ -60,7 +60,10 @@ def test_calls_that_must_be_made_are_the_structure() -> None:
     found = structure_of(work(None, ADD, both, mode="required"), HERMES, after="</think>")
     assert found is not None
     assert (found.kind, found.param, found.after) == ("tool_calls", "tools", "</think>")
-    tools = [{"name": "add", "parameters": ADD.parameters}, {"name": "now", "parameters": ""}]
+    tools = [
+        {"name": "add", "parameters": ADD.parameters, "strict": False},
+        {"name": "now", "parameters": "", "strict": False},
+    ]
     assert found == tool_calls.constraint(tools, None, "hermes", after="</think>")
     named = structure_of(work(None, ADD, both, mode="required", name="now", parallel=False), LLAMA)
     assert named == tool_calls.constraint(tools, "now", "llama3_json", parallel=False)
@@ -80,3 +83,19 @@ def test_a_form_beside_tools_that_may_be_called_is_one_of_both() -> None:
     tools = [{"name": "add", "parameters": ADD.parameters}]
     assert found == tool_calls.constraint(tools, None, "hermes", otherwise=plain)
     assert structure_of(work(form, mode="none"), HERMES) == plain
+
+
+def test_calls_that_may_be_made_are_held_to_strict_schemas_alone() -> None:
+    strict = ADD.model_copy(update={"strict": True})
+    tools = [{"name": "add", "parameters": ADD.parameters, "strict": True}]
+    assert structure_of(work(None, strict), HERMES) == tool_calls.calls_in_text(tools, "hermes")
+    assert structure_of(work(None, ADD), HERMES) is None
+    assert structure_of(work(None, strict, mode="none"), HERMES) is None
+
+
+def test_thinking_has_room_only_before_what_is_free() -> None:
+    form = {"kind": "json_object", "param": "response_format"}
+    assert leaves_no_room(work(form))
+    assert leaves_no_room(work(None, ADD, mode="required"))
+    assert not leaves_no_room(work(None, ADD.model_copy(update={"strict": True})))
+    assert not leaves_no_room(work())

@@ -9,7 +9,7 @@ import pytest
 
 from baton_engine import InvalidParameter, OutputFormat, StructuredOutput
 from baton_engine.structured.compiler import GrammarCompiler
-from baton_engine.structured.tool_calls import constraint
+from baton_engine.structured.tool_calls import calls_in_text, constraint
 from baton_engine.text.answer_reader import AnswerReader
 from tests.support.structures import byte_grammars, takes
 
@@ -117,6 +117,39 @@ def test_the_answer_may_have_a_form_instead_of_calls(grammars: GrammarCompiler, 
         assert takes_calls(grammars, text[call_format], either)
         assert not takes_calls(grammars, wrong, either)
         assert not takes_calls(grammars, text[call_format] + whole, either)
+
+
+STRICT = ADD | {"strict": True}
+
+FREE: list[tuple[Any, str, bool]] = [
+    ("hermes", "", True),
+    ("hermes", "Hello <b>there</b>\n", True),
+    (
+        "hermes",
+        "Let me see. " + HERMES % ("add", '{"a": 1, "b": 2}') + "\n" + HERMES % ("now", '{"x": 1}'),
+        True,
+    ),
+    ("hermes", HERMES % ("add", '{"a": 1, "b": 2}') + " Done.", True),
+    ("hermes", HERMES % ("add", '{"a": 1}'), False),
+    ("hermes", HERMES % ("sub", "{}"), False),
+    ("hermes", "About <tool_call>", False),
+    ("llama3_json", "Hello", True),
+    ("llama3_json", "Use {braces}.", True),
+    ("llama3_json", LLAMA % ("add", '{"a": 1, "b": 2}'), True),
+    ("llama3_json", LLAMA % ("now", '{"x": 1}'), True),
+    ("llama3_json", LLAMA % ("add", '{"a": 1}'), False),
+    ("pythonic", "Hello [1]", True),
+    ("pythonic", "[add(a=1, b=2), now(x=[1, 2])]", True),
+    ("pythonic", "[add(a=1)]", False),
+    ("pythonic", "[sub()]", False),
+]
+
+
+@pytest.mark.parametrize(("call_format", "text", "fits"), FREE)
+def test_where_calls_are_free_only_a_call_is_held_to_anything(
+    grammars: GrammarCompiler, call_format: Any, text: str, fits: bool
+) -> None:
+    assert takes_calls(grammars, text, calls_in_text([STRICT, NOW], call_format)) is fits
 
 
 def test_json_beside_calls_that_are_json_themselves_is_refused() -> None:
