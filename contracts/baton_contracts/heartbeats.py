@@ -41,6 +41,14 @@ class StepProfile(WireModel):
     tokens_total: int = Field(default=0, ge=0, description="Tokens computed, of prompts and answers.")
 
 
+class Speculation(WireModel):
+    """What speculative decoding guessed, as sums since the engine's start."""
+
+    drafts_total: int = Field(default=0, ge=0, description="Requests × steps that had guesses.")
+    draft_tokens_total: int = Field(default=0, ge=0)
+    accepted_tokens_total: int = Field(default=0, ge=0)
+
+
 class ReplicaHeartbeat(WireModel):
     """On `replica.MODEL.REPLICA`, every REPLICA_INTERVAL_SECONDS and after each change of state."""
 
@@ -69,6 +77,7 @@ class ReplicaHeartbeat(WireModel):
     prefix_hit_tokens_total: int = Field(default=0, ge=0)
     finished_requests_total: int = Field(default=0, ge=0)
     step_profile: StepProfile = StepProfile()
+    speculation: Speculation = Speculation()
     tokens_per_second: float = Field(default=0.0, ge=0, description="Output rate over the last seconds.")
     requests_per_second: float = Field(
         default=0.0, ge=0, description="Finished requests, over the last seconds."

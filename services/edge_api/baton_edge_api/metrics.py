@@ -94,6 +94,21 @@ _COUNTERS: tuple[tuple[str, str, _Read], ...] = (
         "Prompt tokens found in the cache.",
         lambda beat: beat.prefix_hit_tokens_total,
     ),
+    (
+        "vllm:spec_decode_num_drafts",
+        "Requests and steps with guessed tokens.",
+        lambda beat: beat.speculation.drafts_total,
+    ),
+    (
+        "vllm:spec_decode_num_draft_tokens",
+        "Tokens guessed.",
+        lambda beat: beat.speculation.draft_tokens_total,
+    ),
+    (
+        "vllm:spec_decode_num_accepted_tokens",
+        "Tokens guessed rightly.",
+        lambda beat: beat.speculation.accepted_tokens_total,
+    ),
     ("baton:steps", "Steps that computed something.", lambda beat: beat.step_profile.steps_total),
     ("baton:step_tokens", "Tokens computed.", lambda beat: beat.step_profile.tokens_total),
     ("baton:replica_prompt_tokens", "Prompt tokens of requests.", lambda beat: beat.prompt_tokens_total),

@@ -12,7 +12,13 @@ import logging
 from baton_common.errors import BusError
 from baton_common.node import Node
 from baton_contracts import subjects
-from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat, State, StepProfile
+from baton_contracts.heartbeats import (
+    REPLICA_INTERVAL_SECONDS,
+    ReplicaHeartbeat,
+    Speculation,
+    State,
+    StepProfile,
+)
 from baton_contracts.identifiers import subject_token
 from baton_engine import EngineStats
 from baton_engine_worker.engine_face import Engine
@@ -95,6 +101,11 @@ class Heartbeat:
             "preemptions_total": stats.preemptions_total,
             "prefix_hit_tokens_total": stats.prefix_hit_tokens_total,
             "step_profile": _step_profile(stats),
+            "speculation": Speculation(
+                drafts_total=stats.speculation.num_drafts,
+                draft_tokens_total=stats.speculation.num_draft_tokens,
+                accepted_tokens_total=stats.speculation.num_accepted_tokens,
+            ),
             "tokens_per_second": round(self._tokens.read(stats.generation_tokens_total, now), 3),
             "requests_per_second": round(self._requests.read(self.num_finished, now), 4),
         }

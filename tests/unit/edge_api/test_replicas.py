@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,6 +28,8 @@ ALIASES = {
     "other": Alias("other", "absent", None, "None of these."),
 }
 
+GUESSED = {"drafts_total": 5, "draft_tokens_total": 20, "accepted_tokens_total": 17}
+
 
 @dataclass
 class Time:
@@ -41,9 +43,7 @@ def board(time: Time, bus: MemoryBus | None = None) -> ReplicaBoard:
     return ReplicaBoard(bus or MemoryBus(), ALIASES, monotonic=time, wall=time, stale_after=2.0)
 
 
-def beat(
-    replica: str = "r1", model: str = "small", state: State = "ready", **more: float
-) -> ReplicaHeartbeat:
+def beat(replica: str = "r1", model: str = "small", state: State = "ready", **more: Any) -> ReplicaHeartbeat:
     return ReplicaHeartbeat.model_validate(
         {"replica": replica, "model": model, "state": state, "sent_at": 0.0, "context_length": 8192} | more
     )
@@ -175,7 +175,7 @@ def test_the_gauges_of_each_replica_bear_vllms_names() -> None:
     replicas = board(time)
     more = {"num_running": 3, "num_waiting": 2, "kv_usage": 0.25, "preemptions_total": 4}
     replicas.note(beat("r1", **more))
-    replicas.note(beat("r2", prefix_hit_tokens_total=64, prompt_tokens_total=100))
+    replicas.note(beat("r2", prefix_hit_tokens_total=64, prompt_tokens_total=100, speculation=GUESSED))
     found = samples(Metrics(replicas.fresh))
     assert found["vllm:num_requests_running", "r1"] == 3
     assert found["vllm:num_requests_running", "r2"] == 0
@@ -184,6 +184,9 @@ def test_the_gauges_of_each_replica_bear_vllms_names() -> None:
     assert found["vllm:num_preemptions_total", "r1"] == 4
     assert found["vllm:prefix_cache_hits_total", "r2"] == 64
     assert found["vllm:prefix_cache_queries_total", "r2"] == 100
+    assert found["vllm:spec_decode_num_drafts_total", "r2"] == 5
+    assert found["vllm:spec_decode_num_draft_tokens_total", "r2"] == 20
+    assert found["vllm:spec_decode_num_accepted_tokens_total", "r2"] == 17
     time.now += 10
     assert ("vllm:num_requests_running", "r1") not in samples(Metrics(replicas.fresh))
 

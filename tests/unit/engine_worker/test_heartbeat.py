@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from baton_common.bus import BusMessage
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 from baton_contracts import subjects
-from baton_contracts.heartbeats import ReplicaHeartbeat
-from baton_engine import EngineRequest, SamplingParams
+from baton_contracts.heartbeats import ReplicaHeartbeat, Speculation, StepProfile
+from baton_engine import EngineRequest, SamplingParams, SpeculationStats
+from baton_engine import StepProfile as EngineProfile
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
 from tests.support.fake_engine import FakeEngine, Script
@@ -54,6 +56,32 @@ async def test_the_load_is_the_engines() -> None:
     assert (said.kv_blocks_held, said.kv_blocks_total, said.kv_usage) == (2, 100, 0.02)
     assert (said.max_running, said.max_waiting, said.context_length) == (8, 64, 777)
     assert said.generation_tokens_total == 1
+
+
+async def test_where_time_and_guesses_went_is_told_too() -> None:
+    engine = FakeEngine(autoplay=False)
+    node, heartbeat = made(engine)
+    await engine.start()
+    node.state = "ready"
+    seen = replace(
+        engine.stats(),
+        step_profile=EngineProfile(0.5, 8.0, 1.0, 0.25, 40, 900),
+        speculation=SpeculationStats(5, 20, 17, (5, 5, 4, 3)),
+    )
+    engine.stats = lambda: seen  # type: ignore[method-assign]
+
+    said = heartbeat.now()
+
+    assert said.step_profile == StepProfile(
+        schedule_seconds=0.5,
+        model_seconds=8,
+        sample_seconds=1,
+        emit_seconds=0.25,
+        steps_total=40,
+        tokens_total=900,
+    )
+    assert said.speculation == Speculation(drafts_total=5, draft_tokens_total=20, accepted_tokens_total=17)
+    assert (said.kv_epoch, said.kv_next_seq) == ("", 0)  # nothing told yet
 
 
 async def test_a_change_is_told_at_once_under_the_models_name() -> None:
