@@ -12,13 +12,11 @@ from typing import Any
 
 import httpx
 
-from baton_common.actor import Actor
 from baton_common.bus import Bus
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_common.vault import Vault, new_key
 from baton_contracts import subjects
-from baton_contracts.handoffs import GuardInHandoff
 from baton_edge_api.server import listen
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire as wire_edge
@@ -26,10 +24,9 @@ from baton_engine_worker.__main__ import wire as wire_worker
 from baton_engine_worker.settings import Settings as WorkerSettings
 from baton_inference_router.__main__ import wire as wire_router
 from baton_inference_router.settings import Settings as RouterSettings
-from baton_input_guardrails.actor import InputGuard
 from baton_input_guardrails.config import InputConfig
 from baton_input_guardrails.search import PersonalDataSearch
-from baton_input_guardrails.wiring import build_judge, build_topics
+from baton_input_guardrails.wiring import guard_actor
 from baton_llm_gateway.__main__ import wire as wire_gateway
 from baton_llm_gateway.settings import Settings as GatewaySettings
 from baton_output_guardrails.config import OutputConfig
@@ -116,18 +113,8 @@ def _wire_input_guard(vault: Vault) -> Wire:
     @asynccontextmanager
     async def running(node: Node, bus: Bus) -> AsyncGenerator[None, None]:
         del bus
-        config = InputConfig()
         search = PersonalDataSearch(NoPersonalData())
-        guard = InputGuard(build_judge(config), build_topics(config), search, vault, config)
-        node.add(
-            Actor(
-                node,
-                subject=subjects.GUARD_IN_ALL,
-                message=GuardInHandoff,
-                handle=guard.handle,
-                stop_number=4,
-            )
-        )
+        node.add(guard_actor(node, search, vault, InputConfig()))
         try:
             yield
         finally:

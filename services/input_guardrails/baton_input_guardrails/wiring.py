@@ -39,6 +39,15 @@ def build_topics(config: InputConfig) -> Topics:
     return Topics(phrases, config.topics.mode)
 
 
+def guard_actor(
+    node: Node, search: PersonalDataSearch, vault: Vault, config: InputConfig
+) -> Actor[GuardInHandoff]:
+    guard = InputGuard(build_judge(config), build_topics(config), search, vault, config)
+    return Actor(
+        node, subject=subjects.GUARD_IN_ALL, message=GuardInHandoff, handle=guard.handle, stop_number=4
+    )
+
+
 def build_analyser(settings: Settings, config: InputConfig) -> PersonalDataAnalyser:
     """Takes seconds. Raises OSError or ValueError."""
     data = config.personal_data
@@ -68,16 +77,7 @@ def wire(
             seconds=settings.guard_seconds,
             remember=settings.guard_cache_texts,
         )
-        guard = InputGuard(build_judge(config), build_topics(config), search, vault, config)
-        node.add(
-            Actor(
-                node,
-                subject=subjects.GUARD_IN_ALL,
-                message=GuardInHandoff,
-                handle=guard.handle,
-                stop_number=4,
-            )
-        )
+        node.add(guard_actor(node, search, vault, config))
         try:
             yield
         finally:
