@@ -18,10 +18,9 @@ from baton_contracts.frames import Error, decode_frame
 from baton_contracts.handoffs import Ack, GatewayHandoff, GuardInHandoff
 from baton_contracts.prompt import Chunk, Message, Origin, Part, Prompt, Role, Tool
 from baton_contracts.spans import Span, SpanBatch
-from baton_input_guardrails.actor import InputGuard
 from baton_input_guardrails.config import InputConfig
 from baton_input_guardrails.search import Analyser, PersonalDataSearch
-from baton_input_guardrails.wiring import build_judge, build_topics
+from baton_input_guardrails.wiring import guard_actor
 from tests.support.relay import eventually, make_chat, make_envelope, running_node
 
 KEY = new_key()
@@ -103,16 +102,7 @@ async def guard_in_bench(
     async with running_node(bus, "input_guardrails") as node, running_node(bus, "llm_gateway") as gateway:
         bench = InBench(bus, node)
         search = PersonalDataSearch(analyser)
-        guard = InputGuard(build_judge(config), build_topics(config), search, Vault(KEY), config)
-        node.add(
-            Actor(
-                node,
-                subject=subjects.GUARD_IN_ALL,
-                message=GuardInHandoff,
-                handle=guard.handle,
-                stop_number=4,
-            )
-        )
+        node.add(guard_actor(node, search, Vault(KEY), config))
 
         async def take(ctx: RequestContext, handoff: GatewayHandoff) -> None:
             bench.taken[ctx.request_id] = handoff
