@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from baton_engine.backend import chooser_of
 from baton_engine.forward import ForwardPass
 from baton_engine.kv_cache import KVCache
 from baton_engine.request import Request
@@ -85,7 +86,7 @@ class DraftModel:
         self.budget = budget
         self.vocab_size = vocab_size
         self._spec = forward.spec
-        self._sampler = Sampler()
+        self._sampler = Sampler(chooser_of(forward))
         self._shadows: dict[Request, Shadow] = {}
 
     def draft(self, wanted: Sequence[Wanted], most: int, running: Sequence[Request]) -> list[list[int]]:
