@@ -87,7 +87,7 @@ async def test_a_request_is_held_noted_and_traced(rig: Rig) -> None:
     envelope = make_envelope(edge="edge_api-11111111")
     ack = await rig.hand(envelope)
     assert (ack.verdict, ack.instance) == ("held", rig.node.instance)
-    await eventually(lambda: bool(rig.traces))
+    await eventually(lambda: bool(rig.traces and rig.to_edge))
     assert [(frame.kind, frame.sender) for frame in rig.to_edge] == [("held", rig.node.instance)]
     names = {span.name: span for span in rig.traces[0].spans}
     assert set(names) == {"hop", "handle"}
