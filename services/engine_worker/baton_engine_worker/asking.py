@@ -107,7 +107,8 @@ def engine_request(
     """`room`: tokens that one request can have in all. Raises InvalidParameter."""
     prompt = truncated(prompt_token_ids, work.sampling, room)
     bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
-    opened = dialect.thinks and _opens_thinking(prompt, engine.tokenizer)
+    held = leaves_no_room(work)
+    opened = held and dialect.thinks and _opens_thinking(prompt, engine.tokenizer)
     structure = structure_of(work, dialect, after=THINKING_ENDS if opened else "")
     return EngineRequest(
         request_id=request_id,
@@ -116,7 +117,7 @@ def engine_request(
         resume_token_ids=work.resume_token_ids,
         cache_salt=work.cache_salt,
         priority=work.priority,
-        output_format=output_format(work, dialect, only_structure=leaves_no_room(work) and not opened),
+        output_format=output_format(work, dialect, only_structure=held and not opened),
     )
 
 

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from baton_contracts.handoffs import EngineWork
-from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool, ToolCall, ToolChoice
+from baton_contracts.prompt import (
+    Message,
+    Part,
+    Prompt,
+    Sampling,
+    StructuredOutput,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from baton_engine import InvalidParameter, OutputFormat, QueueFull, SamplingParams
 from baton_engine_worker import asking
 from baton_engine_worker.dialect import Dialect
+from tests.support.fake_engine import FakeEngine
 
 PLAIN = Dialect()
 SHOWS_TOOLS = Dialect(template_shows_tools=True)
@@ -108,6 +118,39 @@ def test_calls_are_read_only_of_tools_that_were_offered() -> None:
     assert not asking.output_format(work, PLAIN).one_call
     none = work.model_copy(update={"tool_choice": ToolChoice(mode="none")})
     assert asking.output_format(none, PLAIN) == OutputFormat()
+
+
+class Thinker(FakeEngine):
+    """Its prompts end with `tail`."""
+
+    def __init__(self, tail: str) -> None:
+        super().__init__()
+        self.tokenizer = Tail(tail)  # type: ignore[assignment]
+
+
+class Tail:
+    def __init__(self, tail: str) -> None:
+        self._tail = tail
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        assert not skip_special_tokens
+        return self._tail
+
+
+@pytest.mark.parametrize(
+    ("tail", "after", "reasoning"), [("<think>\n", "</think>", True), ("assistant\n", "", False)]
+)
+def test_a_form_comes_behind_the_thinking_where_the_template_opens_it(
+    tail: str, after: str, reasoning: bool
+) -> None:
+    form = StructuredOutput(kind="json_object", param="response_format")
+    work = EngineWork(model="m", prompt=prompt(("user", ("x",))), sampling=Sampling(structured=form))
+    asked = asking.engine_request(
+        work, [1], Thinker(tail), Dialect(thinks=True), request_id="r", default_max_tokens=5, room=100
+    )
+    assert asked.sampling.structured is not None
+    assert asked.sampling.structured.after == after
+    assert asked.output_format.reasoning is reasoning
 
 
 @pytest.mark.parametrize(
