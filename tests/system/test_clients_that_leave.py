@@ -96,7 +96,13 @@ def test_in_the_middle_of_a_stream(system: LiveSystem) -> None:
 
 
 def test_while_its_prompt_is_read(system: LiveSystem) -> None:
-    heard = ask(system, endless(long_prompt(), max_tokens=1000), on_head=leave)
+    def leave_in_the_middle(heard: Heard) -> None:
+        """The headers come with the acceptance; a cancel may overtake even the first step."""
+        if heard.status == 200:
+            eventually(lambda: system.metric("baton:kv_blocks_held") > 0, "the prompt is being read")
+            raise Leave
+
+    heard = ask(system, endless(long_prompt(), max_tokens=1000), on_head=leave_in_the_middle)
     assert heard.status == 200, heard.error
     freed(system)
     engine, row = told(system, heard.request_id)
