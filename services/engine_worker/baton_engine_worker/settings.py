@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from baton_common.settings import ServiceSettings
-from baton_engine import EngineConfig
+from baton_engine import EngineConfig, NgramSpeculation
 from baton_engine_worker.dialect import ToolFormatChoice
 
 _MB = 1024 * 1024
@@ -42,6 +43,8 @@ class Settings(ServiceSettings):
     """Greedy answers that don't depend on the batch, bit for bit. The native kernels' never do; torch pays.
     """
     engine_cuda_graphs: bool = True
+    engine_speculation: Literal["off", "ngram"] = "off"
+    """ngram: tokens are guessed from the request's own text while few requests run. Answers stay the same."""
     engine_stuck_seconds: float = Field(default=60.0, gt=0)
     """An engine with work whose step has not ended for this long has failed."""
 
@@ -68,4 +71,5 @@ class Settings(ServiceSettings):
             enable_prefix_caching=self.engine_prefix_caching,
             deterministic=self.engine_deterministic,
             cuda_graphs=self.engine_cuda_graphs,
+            speculation=NgramSpeculation() if self.engine_speculation == "ngram" else None,
         )

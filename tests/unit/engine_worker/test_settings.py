@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from baton_engine import NgramSpeculation
 from baton_engine_worker.settings import Settings
 
 
@@ -15,3 +16,9 @@ def test_switches_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Settings(model="tiny").engine_config()
     assert config.deterministic
     assert not config.cuda_graphs
+
+
+def test_speculation_is_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings(model="tiny").engine_config().speculation is None
+    monkeypatch.setenv("BATON_ENGINE_SPECULATION", "ngram")
+    assert Settings(model="tiny").engine_config().speculation == NgramSpeculation()
