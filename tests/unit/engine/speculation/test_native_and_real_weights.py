@@ -29,8 +29,10 @@ def native_engine(**changes: object) -> LoadedEngine:
     return tiny_engine(checkpoint, dtype="bfloat16", backend="native", max_num_batched_tokens=512, **changes)
 
 
-def run(engine: LoadedEngine, sampling: SamplingParams) -> dict[str, tuple[list[int], list[TokenLogprobs]]]:
-    for index, prompt in enumerate(PROMPTS):
+def run(
+    engine: LoadedEngine, sampling: SamplingParams, prompts: list[list[int]] = PROMPTS
+) -> dict[str, tuple[list[int], list[TokenLogprobs]]]:
+    for index, prompt in enumerate(prompts):
         add(engine, ask(f"r{index}", prompt, replace(sampling, logprobs=3)))
     return {
         f"{name}.0": (token_ids(deltas), [entry for delta in deltas for entry in delta.logprobs])
@@ -49,6 +51,14 @@ def test_tokens_and_logprobs_to_the_last_bit(sampling: SamplingParams) -> None:
         )
         assert run(engine, sampling) == plain
         assert speculation.stats().num_drafts > 0
+
+
+def test_torch_is_so_too_where_it_is_deterministic() -> None:
+    short = replace(GREEDY, max_tokens=10)
+    plain = run(tiny_engine(deterministic=True, num_blocks=96), short, PROMPTS[1:])
+    engine = tiny_engine(deterministic=True, num_blocks=96)
+    guess_with(engine, knowing({name: ids for name, (ids, _) in plain.items()}, wrong_every=3))
+    assert run(engine, short, PROMPTS[1:]) == plain
 
 
 @native
