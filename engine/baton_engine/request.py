@@ -151,6 +151,8 @@ class RequestDelta:
             token_ids=self.token_ids + later.token_ids,
             logprobs=self.logprobs + later.logprobs,
             prompt_logprobs=self.prompt_logprobs or later.prompt_logprobs,
+            reasoning=self.reasoning + later.reasoning,
+            tool_calls=self.tool_calls + later.tool_calls,
         )
 
 
