@@ -28,7 +28,7 @@ class EngineConfig:
     num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens. Under the
     policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores priorities.
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
-    quantization int8 or int4 keeps the matrices in so many bits; head and embedding have 8 in both. The
+    quantization int8 keeps the matrices in 8 bits, int4 those of the MLP in 4 and the others in 8. The
     native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
     deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
     prompt was cached. The native kernels are so always; in torch it costs speed (performance log).

@@ -16,7 +16,7 @@ from baton_engine.config import QUANTIZATION_BITS, EngineConfig
 from baton_engine.errors import ConfigError, ModelLoadError
 from baton_engine.layers.attention import KVShape
 from baton_engine.layers.quantized import quantized_bytes
-from baton_engine.models.loading import EMBEDDING, HEAD, TABLES
+from baton_engine.models.loading import EMBEDDING, HEAD, kept_bits
 from baton_engine.models.registry import WeightSource, read_spec
 from baton_engine.models.spec import DecoderSpec
 
@@ -204,7 +204,7 @@ def matrices(spec: DecoderSpec) -> Iterator[tuple[tuple[str, ...], int, int]]:
 
 def _width(names: tuple[str, ...], bits: int | None, source: StoredWidths | None) -> int | None:
     """Bits of a joined matrix: those of its widest part. None: floats."""
-    limit = 8 if bits is not None and names[0] in TABLES else bits
+    limit = None if bits is None else kept_bits(names[0], bits)
     widths = [_narrower(source.stored_bits(name) if source else None, limit) for name in names]
     known = [width for width in widths if width is not None]
     return max(known) if len(known) == len(widths) else None

@@ -113,13 +113,13 @@ def test_a_narrower_width_can_be_asked_for_and_a_wider_one_changes_nothing(tmp_p
         for bits in (None, 8, 4)
         for model in [build_model(source, torch.bfloat16, CPU, pack=False, bits=bits)]
     }
-    assert forms == {None: ["bfloat16", "bfloat16", "bfloat16"], 8: [8, 8, 8], 4: [4, 4, 8]}
+    assert forms == {None: ["bfloat16", "bfloat16", "bfloat16"], 8: [8, 8, 8], 4: [8, 4, 8]}
 
 
 def test_torch_gets_floats_unless_a_width_is_asked_for(tmp_path: Path) -> None:
     source = GGUFFile(tiny_gguf(tmp_path / "m.gguf"))
     assert form_of(build_model(source, torch.float32, CPU).head.weight) == "float32"
-    assert form_of(build_model(source, torch.float32, CPU, bits=4).layers[0].qkv.weight) == 4
+    assert form_of(build_model(source, torch.float32, CPU, bits=4).layers[0].mlp.down.weight) == 4
 
 
 def form_of(weight: torch.Tensor | QuantizedWeight) -> int | str:
