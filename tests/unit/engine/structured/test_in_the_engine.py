@@ -13,7 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from baton_engine import AsyncEngine, InvalidParameter, RequestDelta, SamplingParams, StructuredOutput
+from baton_engine import (
+    AsyncEngine,
+    InvalidParameter,
+    NgramSpeculation,
+    RequestDelta,
+    SamplingParams,
+    StructuredOutput,
+)
 from baton_engine.request import Request
 from baton_engine.structured.matcher import Matcher
 from tests.support.engine_driver import GREEDY, add, ask, drain, edit_logits, script_tokens, text, token_ids
@@ -166,6 +173,23 @@ def test_preemption_changes_nothing() -> None:
     assert preemptions > 0
     assert tight == roomy
     assert all(re.fullmatch("[a-z]{40}", bytes(ids).decode()) for ids in roomy.values())
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7])
+def test_speculation_changes_nothing(temperature: float) -> None:
+    structured = StructuredOutput(regex="(abcd-){8}[a-z]{1,9}")
+
+    def run(**config: Any) -> tuple[list[int], int]:
+        engine = tiny_engine(**config)
+        prompt = list(b"abcd-abcd-abcd-")
+        add(engine, ask("a", prompt, sampling(structured, temperature=temperature, seed=2, max_tokens=60)))
+        return token_ids(drain(engine)["a"]), engine.core.stats().steps_total
+
+    plain, num_steps = run()
+    speculated, fewer_steps = run(speculation=NgramSpeculation())
+    assert speculated == plain
+    assert bytes(plain).decode().startswith("abcd-" * 8)
+    assert fewer_steps < num_steps - 20  # the guesses that the structure forces held
 
 
 def test_a_resumed_answer_goes_on_in_its_structure() -> None:
