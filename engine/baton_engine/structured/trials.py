@@ -51,8 +51,9 @@ class Trials:
             process.stdin.flush()
         except BrokenPipeError:
             return None
-        readable, _, _ = select.select([process.stdout], [], [], self._seconds)
-        return process.stdout.readline() or None if readable else None
+        answered = select.poll()  # select.select knows no file numbers over 1,023
+        answered.register(process.stdout, select.POLLIN)
+        return process.stdout.readline() or None if answered.poll(self._seconds * 1000) else None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
