@@ -235,7 +235,12 @@ async def test_usage_shows_the_ledger_rows(edge: RunningEdge, client: httpx.Asyn
     )
     asked = await answering(edge, subjects.BOOKS_ALL, BooksQuery, BooksReply(usage=(row,)))
     body = (await client.get(f"/v1/usage?request_id={RID}")).json()
-    assert body["data"][0]["usage"] == {"prompt_tokens": 4, "cached_tokens": 0, "completion_tokens": 2}
+    assert body["data"][0]["usage"] == {
+        "prompt_tokens": 4,
+        "cached_tokens": 0,
+        "completion_tokens": 2,
+        "reasoning_tokens": 0,
+    }
     assert asked == [BooksQuery(kind="usage", tenant_id="default", request_id=RID)]
     for bad in ("", "?request_id=", "?request_id=a.b.*"):
         response = await client.get(f"/v1/usage{bad}")
