@@ -19,6 +19,9 @@ SEATS = 4
 FREE_SECONDS = 5
 """A step, a heartbeat and a look; the rest is for a busy machine."""
 
+LONG_STEP_SECONDS = 30
+"""A step over 512 tokens of a prompt, in float32 with one thread, beside other tests; a cancel waits."""
+
 
 def leave(heard: Heard) -> None:
     """An error is heard to its end: the test's failure shows it."""
@@ -40,12 +43,12 @@ def plain_caller(system: LiveSystem, body: dict[str, Any], request_id: str) -> I
         yield
 
 
-def freed(system: LiveSystem, *, running: int = 0) -> None:
+def freed(system: LiveSystem, *, running: int = 0, seconds: float = FREE_SECONDS) -> None:
     def free() -> bool:
         blocks = system.metric("baton:kv_blocks_held")
         return system.metric("vllm:num_requests_running") == running and (running > 0 or blocks == 0)
 
-    eventually(free, f"{running} running, their blocks alone held", seconds=FREE_SECONDS)
+    eventually(free, f"{running} running, their blocks alone held", seconds=seconds)
 
 
 def engine_span(system: LiveSystem, request_id: str) -> dict[str, Any] | None:
@@ -104,7 +107,7 @@ def test_while_its_prompt_is_read(system: LiveSystem) -> None:
 
     heard = ask(system, endless(long_prompt(), max_tokens=1000), on_head=leave_in_the_middle)
     assert heard.status == 200, heard.error
-    freed(system)
+    freed(system, seconds=LONG_STEP_SECONDS)
     engine, row = told(system, heard.request_id)
     assert engine["blocks_freed"] > 0
     assert row["usage"]["completion_tokens"] == 0
