@@ -24,12 +24,10 @@ from baton_engine.output_format import OutputFormat
 from baton_engine.request import EngineRequest, Request
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.structured.compiler import GrammarCompiler
-from baton_engine.text.reasoning import OPENING
+from baton_engine.text.reasoning import opens_thinking
 from baton_engine.text_face import TextTokenizer
 
 MAX_PRIORITY = 1_000_000
-THINKING_MARK_TOKENS = 12
-"""As many as `<think>` and the line breaks behind it may take at the prompt's end."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +118,8 @@ class WaitingRoom:
 def build_request(
     asked: EngineRequest, limits: AdmissionLimits, tokenizer: TextTokenizer, grammars: GrammarCompiler
 ) -> Request:
-    """Checks all that can be known before running; waits for a grammar that nobody has prepared. Raises
-    RequestRejected.
+    """Checks all that can be known before running; waits for the grammar if the request does not bring it.
+    Raises RequestRejected.
     """
     if not asked.request_id:
         raise InvalidParameter("request_id", "request_id is empty.")
@@ -148,7 +146,7 @@ def build_request(
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
         bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
-        grammar=grammars.grammar(sampling.structured),
+        grammar=asked.grammar or grammars.grammar(sampling.structured),
         cache_salt=asked.cache_salt,
         priority=asked.priority,
         output_format=_output_format(asked.output_format, prompt, tokenizer),
@@ -156,11 +154,7 @@ def build_request(
 
 
 def _output_format(asked: OutputFormat, prompt: Sequence[int], tokenizer: TextTokenizer) -> OutputFormat:
-    """Some templates open the thinking themselves: then the answer begins inside it."""
-    if not asked.reasoning:
-        return asked
-    tail = tokenizer.decode(prompt[-THINKING_MARK_TOKENS:], skip_special_tokens=False)
-    return replace(asked, reasoning_opened=tail.rstrip().endswith(OPENING))
+    return replace(asked, reasoning_opened=asked.reasoning and opens_thinking(prompt, tokenizer))
 
 
 def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:

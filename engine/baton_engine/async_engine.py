@@ -130,7 +130,8 @@ class AsyncEngine:
         """To be awaited before `submit` where sampling.structured is set: its grammar is compiled meanwhile,
         in another thread. The future's exception is InvalidParameter. Raises QueueFull or EngineUnavailable.
 
-        Without this, `submit` waits for the compilation itself, in the caller's thread.
+        The grammar goes with the request (EngineRequest.grammar). Without it, `submit` waits for the
+        compilation itself, in the caller's thread.
         """
         return self._loaded().grammars.prepare(sampling.structured)
 

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from baton_engine.config import EngineConfig
 from baton_engine.errors import EngineError, ModelLoadError
@@ -27,9 +27,12 @@ class LoneConfig:
 
     def __init__(self, file: Path) -> None:
         try:
-            self.config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            config: object = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelLoadError(f"{file} can't be read as JSON: {error}") from error
+        if not isinstance(config, dict):
+            raise ModelLoadError(f"{file} holds no JSON object.")
+        self.config = cast("dict[str, Any]", config)
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         raise ModelLoadError("there are no weights beside this config.json")

@@ -35,6 +35,7 @@ class EngineRequest:
     A lower priority number is served earlier; waiting makes up for it (`queue_order.py`).
     Requests with different cache_salt never share KV blocks.
     output_format says which parts of the answer are told apart: thinking, tool calls.
+    grammar is what `AsyncEngine.prepare` made of sampling.structured; None: it is made on submit.
     """
 
     request_id: str
@@ -47,6 +48,7 @@ class EngineRequest:
     cache_salt: str = ""
     priority: int = 0
     output_format: OutputFormat = PLAIN
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class FakeEngine:
         self.waiting: list[_Held] = []
         self.running: list[_Held] = []
         self.submitted: list[EngineRequest] = []
-        self.grammars: list[Future[None]] = []
+        self.grammars: list[Future[Any]] = []
         self.grammars_wait = False
         self.num_steps = 0
         self.kv_log = KVEventLog(block_size=16)
@@ -177,7 +177,7 @@ class FakeEngine:
             self.kv_log.removed(digest)
         self.kv_log.flush()
 
-    def prepare(self, sampling: SamplingParams) -> Future[None]:
+    def prepare(self, sampling: SamplingParams) -> Future[Any]:
         """A test may keep it waiting, or let it fail."""
         del sampling
         self.grammars.append(Future())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from baton_engine.errors import ModelLoadError
 from baton_engine.layers.rotary import RopeSpec
+
+MOST_LAYERS: Final = 4096
+MOST: Final = 2**31 - 1
+"""Beyond any model; what is larger would keep us counting, or not fit a tensor's shape."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +49,26 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
     if activation != "silu":
         raise ModelLoadError(f"config.json asks for hidden_act {activation!r}; this engine has silu.")
     num_heads = _integer(config, "num_attention_heads")
-    num_kv_heads = config.get("num_key_value_heads") or num_heads
+    num_kv_heads = _integer(config, "num_key_value_heads", default=num_heads)
     if num_heads % num_kv_heads:
         raise ModelLoadError(
             f"config.json: {num_heads} attention heads can't share {num_kv_heads} KV heads evenly."
         )
     hidden_size = _integer(config, "hidden_size")
-    head_dim = config.get("head_dim") or hidden_size // num_heads
+    head_dim = _integer(config, "head_dim", default=hidden_size // num_heads)
+    if head_dim % 2:
+        raise ModelLoadError(f"config.json has heads of {head_dim} dimensions; rotary positions need pairs.")
     rope = _rope(config, head_dim, _integer(config, "max_position_embeddings"))
     return {
         "vocab_size": _integer(config, "vocab_size"),
         "hidden_size": hidden_size,
         "intermediate_size": _integer(config, "intermediate_size"),
-        "num_layers": _integer(config, "num_hidden_layers"),
+        "num_layers": _integer(config, "num_hidden_layers", most=MOST_LAYERS),
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "head_dim": head_dim,
         "max_positions": rope.max_positions,
-        "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
+        "rms_norm_eps": _number(config, "rms_norm_eps", 1e-6),
         "rope": rope,
         "tie_word_embeddings": bool(config.get("tie_word_embeddings", False)),
     }
@@ -72,7 +78,8 @@ def sliding_windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
     """Qwen's keys: use_sliding_window turns it on, layer_types or max_window_layers say for which layers."""
     if not config.get("use_sliding_window"):
         return ()
-    window, num_layers = _integer(config, "sliding_window"), _integer(config, "num_hidden_layers")
+    window = _integer(config, "sliding_window")
+    num_layers = _integer(config, "num_hidden_layers", most=MOST_LAYERS)
     first = config.get("max_window_layers", 28)
     kinds = config.get("layer_types") or [
         "sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)
@@ -87,24 +94,41 @@ def sliding_windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 def _rope(config: Mapping[str, Any], head_dim: int, max_positions: int) -> RopeSpec:
     """Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters."""
-    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(given, Mapping):
+        raise ModelLoadError(f"config.json has {given!r:.40} as RoPE parameters; an object is needed.")
+    parameters = dict(given)
     rotated = parameters.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1
     if rotated != 1:
         raise ModelLoadError(
             f"config.json has partial_rotary_factor = {rotated}; this engine rotates whole heads only."
         )
-    theta = parameters.get("rope_theta") or config.get("rope_theta") or 10_000.0
-    rope = RopeSpec(head_dim, float(theta), max_positions, parameters or None)
+    theta = _number(parameters, "rope_theta", 0.0) or _number(config, "rope_theta", 0.0) or 10_000.0
+    rope = RopeSpec(head_dim, theta, max_positions, parameters or None)
     if rope.kind != "yarn":
         return rope
-    original = parameters.get("original_max_position_embeddings") or max_positions
-    factor = parameters.get("factor") or max_positions / original
+    original = _integer(parameters, "original_max_position_embeddings", default=max_positions)
+    factor = _number(parameters, "factor", 0.0) or max_positions / original
     scaling = parameters | {"original_max_position_embeddings": original, "factor": factor}
     return replace(rope, max_positions=max(max_positions, int(original * factor)), scaling=scaling)
 
 
-def _integer(config: Mapping[str, Any], key: str) -> int:
+def _integer(config: Mapping[str, Any], key: str, *, default: int | None = None, most: int = MOST) -> int:
+    """From 1 on. What is missing, null or 0 is `default`, where there is one."""
     value = config.get(key)
-    if not isinstance(value, int):
-        raise ModelLoadError(f"config.json has {key} = {value!r}; a whole number is needed.")
+    if default is not None and not value:
+        value = default
+    if not isinstance(value, int) or not 0 < value <= most:
+        raise ModelLoadError(
+            f"config.json has {key} = {value!r:.40}; a whole number from 1 to {most} is needed."
+        )
     return value
+
+
+def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise ModelLoadError(f"config.json has {key} = {value!r:.40}; a number from 0 to {MOST} is needed.")
+    return float(value)

@@ -46,5 +46,5 @@ def _without_annotations(schema: Any) -> Any:
 
 def _says_nothing(key: str, value: Any) -> bool:
     if key == "format":
-        return value not in _KNOWN_FORMATS
+        return isinstance(value, str) and value not in _KNOWN_FORMATS
     return (key == "uniqueItems" and value is False) or key == "x-guidance"

@@ -90,7 +90,7 @@ class StructuredOutput:
             schema = self._parsed(schema)
         if not isinstance(schema, (Mapping, bool)):
             raise self.refusal("a JSON schema must be an object or a boolean.")
-        if _is_deeper_than(schema, MAX_SCHEMA_DEPTH):
+        if is_deeper_than(schema, MAX_SCHEMA_DEPTH):
             raise self.refusal(f"the JSON schema nests over {MAX_SCHEMA_DEPTH} levels deep.")
         try:
             return json.dumps(schema, ensure_ascii=False, allow_nan=False)
@@ -125,7 +125,7 @@ def require_text(text: str, param: str) -> None:
         raise InvalidParameter(param, f"{param} can't be used: it holds half of a character.") from error
 
 
-def _is_deeper_than(value: Any, limit: int) -> bool:
+def is_deeper_than(value: Any, limit: int) -> bool:
     """Without recursion: what is checked here may be deeper than Python's stack."""
     level = [value]
     for _ in range(limit + 1):

@@ -15,7 +15,12 @@ from baton_engine.errors import InvalidParameter
 from baton_engine.output_format import ToolCallFormat
 from baton_engine.structured.grammar_text import quoted, structure_part
 from baton_engine.structured.json_rules import enforceable
-from baton_engine.structured.output import StructuredOutput, UnusableStructure
+from baton_engine.structured.output import (
+    MAX_SCHEMA_DEPTH,
+    StructuredOutput,
+    UnusableStructure,
+    is_deeper_than,
+)
 
 MAX_CALLS: Final = 16
 """Of one answer: a weak model could call for ever."""
@@ -169,6 +174,14 @@ def _schema(tool: Mapping[str, Any]) -> dict[str, Any]:
         raise UnusableStructure(f"the parameters of {tool['name']} are not JSON.") from error
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise UnusableStructure(f"the parameters of {tool['name']} must be the schema of an object.")
+    if is_deeper_than(schema, MAX_SCHEMA_DEPTH):
+        raise UnusableStructure(f"the parameters of {tool['name']} nest over {MAX_SCHEMA_DEPTH} levels deep.")
+    required = schema.get("required", [])
+    named = isinstance(required, list) and all(isinstance(name, str) for name in required)
+    if not named or not isinstance(schema.get("properties", {}), dict):
+        raise UnusableStructure(
+            f"of the parameters of {tool['name']}, properties must be an object and required a list of names."
+        )
     closed = {"type": "object", "properties": {}} | schema
     if not {"additionalProperties", "unevaluatedProperties", "$ref", "allOf", "anyOf", "oneOf"} & set(closed):
         closed["additionalProperties"] = False

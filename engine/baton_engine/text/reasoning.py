@@ -7,15 +7,25 @@ never comes (then all of it is thinking). `<think>` anywhere else is text. Any s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from baton_engine.text.stop_strings import StopMatcher
+from baton_engine.text_face import TextTokenizer
 
 OPENING: Final = "<think>"
 CLOSING: Final = "</think>"
+MARK_TOKENS: Final = 12
+"""As many as the opening mark and the line breaks behind it may take at a prompt's end."""
 
 State = Literal["beginning", "thinking", "behind", "answer"]
+
+
+def opens_thinking(prompt_token_ids: Sequence[int], tokenizer: TextTokenizer) -> bool:
+    """Some templates open the block themselves: then the answer begins inside it."""
+    tail = tokenizer.decode(prompt_token_ids[-MARK_TOKENS:], skip_special_tokens=False)
+    return tail.rstrip().endswith(OPENING)
 
 
 @dataclass(frozen=True)

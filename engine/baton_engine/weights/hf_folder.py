@@ -123,7 +123,7 @@ def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{path} can't be read as JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelLoadError(f"{path} must hold a JSON object")

@@ -16,14 +16,11 @@ from baton_engine import (
     SamplingParams,
     StructuredOutput,
 )
+from baton_engine.text.reasoning import CLOSING, opens_thinking
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
-from baton_engine_worker.structures import THINKING_ENDS, leaves_no_room, structure_of
+from baton_engine_worker.structures import leaves_no_room, structure_of
 from baton_engine_worker.tool_prompting import in_plain_words
-
-THINKING_BEGINS = "<think>"
-THINKING_MARK_TOKENS = 12
-"""As many as the mark and the line breaks behind it may take at the prompt's end."""
 
 Defaults = dict[str, Any]
 """generation_config.json of the model."""
@@ -108,8 +105,8 @@ def engine_request(
     prompt = truncated(prompt_token_ids, work.sampling, room)
     bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
     held = leaves_no_room(work)
-    opened = held and dialect.thinks and _opens_thinking(prompt, engine.tokenizer)
-    structure = structure_of(work, dialect, after=THINKING_ENDS if opened else "")
+    opened = held and dialect.thinks and opens_thinking(prompt, engine.tokenizer)
+    structure = structure_of(work, dialect, after=CLOSING if opened else "")
     return EngineRequest(
         request_id=request_id,
         prompt_token_ids=prompt,
@@ -119,11 +116,6 @@ def engine_request(
         priority=work.priority,
         output_format=output_format(work, dialect, only_structure=held and not opened),
     )
-
-
-def _opens_thinking(prompt: list[int], tokenizer: Any) -> bool:
-    tail: str = tokenizer.decode(prompt[-THINKING_MARK_TOKENS:], skip_special_tokens=False)
-    return tail.rstrip().endswith(THINKING_BEGINS)
 
 
 def output_format(work: EngineWork, dialect: Dialect, *, only_structure: bool = False) -> OutputFormat:

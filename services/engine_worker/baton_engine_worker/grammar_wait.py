@@ -30,8 +30,8 @@ class GrammarWait:
             self._given_up.set_result(None)
         return self._waits
 
-    async def until_ready(self, grammar: Future[Any], when_it_takes_long: Callable[[], None]) -> None:
-        """Raises what the grammar's future raises, or GivenUp."""
+    async def until_ready(self, grammar: Future[Any], when_it_takes_long: Callable[[], None]) -> Any:
+        """The grammar. Raises what the grammar's future raises, or GivenUp."""
         ready = asyncio.wrap_future(grammar)
         ready.add_done_callback(_has_been_seen)
         either = (ready, self._given_up)
@@ -47,7 +47,7 @@ class GrammarWait:
             self._waits = False
         if self._given_up.done():
             raise GivenUp
-        ready.result()
+        return ready.result()
 
 
 def _has_been_seen(ready: asyncio.Future[Any]) -> None:

@@ -13,8 +13,6 @@ from baton_engine import StructuredOutput
 from baton_engine.structured import tool_calls
 from baton_engine_worker.dialect import Dialect
 
-THINKING_ENDS = "</think>"
-
 
 def structure_of(work: EngineWork, dialect: Dialect, *, after: str = "") -> StructuredOutput | None:
     """`after`: the mark up to which the answer is free, the end of its thinking. Raises InvalidParameter."""

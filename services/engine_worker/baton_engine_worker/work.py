@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox, FrameStream
@@ -123,7 +123,9 @@ class EngineRun:
             room=self._room(),
         )
         if request.sampling.structured is not None:
-            await self._grammar.until_ready(engine.prepare(request.sampling), self._acknowledge)
+            prepared = engine.prepare(request.sampling)
+            grammar = await self._grammar.until_ready(prepared, self._acknowledge)
+            request = replace(request, grammar=grammar)
         return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
 
     def _room(self) -> int:

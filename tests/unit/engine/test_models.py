@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,17 @@ def test_a_folder_that_transformers_wrote(case: str, shard_bytes: int, tmp_path:
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"num_key_value_heads": 3}, "4 attention heads can't share 3 KV heads"),
         ({"hidden_size": None}, "hidden_size = None"),
+        ({"hidden_size": 0}, "hidden_size = 0"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers = 1000000"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers = -1"),
+        ({"num_attention_heads": 0}, "num_attention_heads = 0"),
+        ({"num_key_value_heads": "x"}, "num_key_value_heads = 'x'"),
+        ({"head_dim": 7}, "heads of 7 dimensions"),
+        ({"head_dim": -2}, "head_dim = -2"),
+        ({"rms_norm_eps": "x"}, "rms_norm_eps = 'x'"),
+        ({"rope_theta": -1}, "rope_theta = -1"),
+        ({"rope_scaling": "x"}, "'x' as RoPE parameters"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": []}}, "factor = []"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "RoPE scaling 'longrope'"),
         ({"rope_scaling": {"rope_type": "linear"}}, "factor = None in its RoPE scaling"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
@@ -141,7 +153,7 @@ def test_a_folder_that_transformers_wrote(case: str, shard_bytes: int, tmp_path:
     ],
 )
 def test_what_we_cannot_run_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ModelLoadError, match=sentence.replace("(", r"\(")):
+    with pytest.raises(ModelLoadError, match=re.escape(sentence)):
         build_model(TinyCheckpoint(config=TINY_CONFIG | changes), torch.float32, CPU)
 
 

@@ -342,15 +342,16 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_slow_structure_is_waited_for_behind_the_ack_and_by_nobody_else() -> None:
-    engine = FakeEngine()
+    engine, grammar = FakeEngine(), object()
     engine.grammars_wait = True
     async with worker(engine) as bench:
         slow = bench.handoff(sampling=JSON)
         assert (await bench.hand(slow)).verdict == "held"
         await bench.hand(bench.handoff())
         assert slow.envelope.request_id not in {frame.request_id for frame in await bench.answer()}
-        engine.grammars[0].set_result(None)
+        engine.grammars[0].set_result(grammar)
         frames = await bench.answer()
+    assert engine.submitted[-1].grammar is grammar
     assert {frame.request_id for frame in frames} == {slow.envelope.request_id}
     assert isinstance(frames[0], Prologue)
     assert isinstance(frames[-1], End)

@@ -22,6 +22,7 @@ from baton_engine import (
     StructuredOutput,
 )
 from baton_engine.request import Request
+from baton_engine.structured.compiler import GrammarCompiler
 from baton_engine.structured.matcher import Matcher
 from tests.support.engine_driver import GREEDY, add, ask, drain, edit_logits, script_tokens, text, token_ids
 from tests.support.tiny_model import EOS, tiny_config, tiny_engine, tiny_parts
@@ -248,12 +249,12 @@ def test_masks_of_some_rows_leave_the_others(monkeypatch: pytest.MonkeyPatch) ->
         assert torch.isneginf(logits[row, ~even]).all()
 
 
-async def test_the_async_engine_prepares_without_waiting() -> None:
+async def test_the_async_engine_prepares_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = AsyncEngine(tiny_config(), tiny_parts())
     await engine.start()
     try:
         asked = sampling(StructuredOutput(choice=["ja", "nein"]))
-        await asyncio.wrap_future(engine.prepare(asked))
+        grammar = await asyncio.wrap_future(engine.prepare(asked))
         with pytest.raises(InvalidParameter, match="unclosed group"):
             await asyncio.wrap_future(engine.prepare(sampling(StructuredOutput(regex="("))))
         loop, done = asyncio.get_running_loop(), asyncio.Event()
@@ -264,7 +265,8 @@ async def test_the_async_engine_prepares_without_waiting() -> None:
             if delta.finish_reason is not None:
                 loop.call_soon_threadsafe(done.set)
 
-        engine.submit(ask("a", [5], asked), on_delta)
+        monkeypatch.setattr(GrammarCompiler, "grammar", None)  # who brings one does not wait for another
+        engine.submit(replace(ask("a", [5], asked), grammar=grammar), on_delta)
         await asyncio.wait_for(done.wait(), 30)
         assert text(deltas) in ("ja", "nein")
     finally:

@@ -76,6 +76,7 @@ def test_a_schema_can_not_change_the_layout(grammars: GrammarCompiler) -> None:
     ("structure", "words"),
     [
         ({"json_schema": {"type": "strang"}}, "strang"),
+        ({"json_schema": {"type": "string", "format": ["date"]}}, "format"),
         ({"json_schema": {"not": {"type": "string"}}}, '["not"]'),
         ({"json_schema": {"type": "array", "uniqueItems": True}}, "uniqueItems"),
         ({"json_schema": {"$ref": "#/$defs/nowhere"}}, "nowhere"),

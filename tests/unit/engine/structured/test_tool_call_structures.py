@@ -171,6 +171,10 @@ def test_parameters_may_be_text_and_may_allow_more(grammars: GrammarCompiler) ->
         ([{"name": "f", "parameters": "[1"}], None, "hermes"),
         ([{"name": "f", "parameters": {"type": "string"}}], None, "hermes"),
         ([{"name": "f", "parameters": {"properties": {"a b": {}}}}], None, "pythonic"),
+        ([{"name": "f", "parameters": {"properties": []}}], None, "pythonic"),
+        ([{"name": "f", "parameters": {"required": 5}}], None, "pythonic"),
+        ([{"name": "f", "parameters": {"required": [[]]}}], None, "pythonic"),
+        ([{"name": "f", "parameters": '{"items":' * 101 + "{}" + "}" * 101}], None, "hermes"),
     ],
 )
 def test_what_can_not_be_called_is_refused(
