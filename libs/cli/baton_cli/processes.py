@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if platform.system() == "Linux" else None
+_TETHER = Path(__file__).with_name("tether.py")
 
 
-def die_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
-    """A `preexec_fn`: the kernel sends `how` to the child when this process ends, kill -9 included.
+def tethered(command: Sequence[str], how: signal.Signals = signal.SIGKILL) -> list[str]:
+    """The command line of a child to which the kernel sends `how` when this process ends, kill -9 included.
 
-    Only Linux has this; elsewhere None, and a supervisor that is killed leaves its children behind.
+    Only Linux has this; elsewhere it is the command itself, and a supervisor that is killed leaves its
+    children behind. Raises FileNotFoundError, as starting the command would.
     """
-    if _LIBC is None:
-        return None
-    libc = _LIBC
-    parent = os.getpid()
-
-    def arm() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
-        if os.getppid() != parent:  # it died between the fork and here
-            os._exit(1)
-
-    return arm
+    if platform.system() != "Linux":
+        return list(command)
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(f"there is no program {command[0]}")
+    python = [sys.executable, "-I", "-S", str(_TETHER)]
+    return [*python, str(int(how)), str(os.getpid()), *command]
 
 
 def follow(command: Sequence[str], on_line: Callable[[str], None]) -> int:
@@ -37,13 +34,12 @@ def follow(command: Sequence[str], on_line: Callable[[str], None]) -> int:
     An exception, Ctrl-C included, takes the child along.
     """
     with subprocess.Popen(
-        command,
+        tethered(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
     ) as process:
         try:
             for line in process.stdout or ():

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from baton_cli.processes import die_with_parent
+from baton_cli.processes import tethered
 from baton_cli.up.backoff import Backoff
 from baton_cli.up.plan import ProcessSpec
 
@@ -100,13 +100,12 @@ class SupervisedProcess:
         self.num_starts += 1
         try:
             process = await asyncio.create_subprocess_exec(
-                *self.spec.command,
+                *tethered(self.spec.command, self._last_words),
                 env=dict(self.spec.environment),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the supervisor only, which stops things in order
-                preexec_fn=die_with_parent(self._last_words),
             )
         except OSError as error:
             return f"could not be started ({error})"
