@@ -5,6 +5,7 @@ dies is ended and replaced. Knows grammars as texts only.
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -62,10 +63,12 @@ class Trials:
             self._process = subprocess.Popen(  # noqa: S603  (our own program)
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-            self._end = weakref.finalize(self, _end, self._process)
+            self._end = weakref.finalize(self, _end, self._process, os.getpid())
         return self._process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the owner: the process is not its child, waiting would never end
+        return
     process.kill()
     process.communicate()
