@@ -1,7 +1,7 @@
 """What a smaller form of the weights costs in quality: perplexity, and agreement with float32, on plain text.
 
-`python -m bench.quality [MODEL] [--forms bf16 int8 int4]`. The text is the reference pages that Python
-carries with itself (pydoc_data), so that everybody has the same; teacher forced, in windows of 512 tokens.
+`python -m bench.quality [MODEL] [--forms bf16 int8 int4 kv-int8]`. The text is the reference pages that
+Python carries with itself (pydoc_data), so that everybody has the same; teacher forced, in windows of 512 tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGES = (
     "naming",
     "specialnames",
 )
-FORMS = ("bf16", "int8", "int4")
+FORMS = ("bf16", "int8", "int4", "kv-int8")
 BLOCK_SIZE = 16
 
 
@@ -67,16 +67,18 @@ class Score:
 
 def forward_of(model: Path, form: str) -> Callable[[Tensor], Tensor]:
     """token ids of one window → logits of each. "float32" is torch's, the others are what the engine would
-    use."""
+    use; "kv-int8" is bf16 with keys and values in int8."""
     quantization = form if form in QUANTIZATION_BITS else None
     dtype = torch.float32 if form == "float32" else torch.bfloat16
-    config = EngineConfig(model=model, quantization=quantization)
+    kv_dtype = "int8" if form == "kv-int8" else "auto"
+    config = EngineConfig(model=model, quantization=quantization, kv_dtype=kv_dtype)
     source, device = open_parts(config).weights, torch.device("cpu")
     spec = read_spec(source)
     backend = choose_backend(config, spec, dtype, device)
     bits = QUANTIZATION_BITS[quantization]
     decoder = build_model(source, dtype, device, pack=not backend.packs_weights, bits=bits)
-    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, dtype)
+    sizes = (spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE)
+    shape = KVShape(*sizes, dtype, config.resolve_kv_dtype(dtype))
     num_blocks = WINDOW // BLOCK_SIZE
     forward = backend.forward(decoder, shape, num_blocks)
 

@@ -1,4 +1,6 @@
-"""How far a step is from what the machine could do at most: `python -m bench.roofline MODEL [--json FILE]`.
+"""How far a step is from what the machine could do at most.
+
+`python -m bench.roofline MODEL [--kv-dtype int8] [--json FILE]`
 
 Measures the two limits (bytes read and bfloat16 products a second) with torch, then steps of the engine's own
 forward pass. Matrices and attention take turns, so each has a roof of its own, and a step's is their sum:
@@ -19,7 +21,7 @@ from pathlib import Path
 from baton_engine import EngineConfig
 from baton_engine.assembly import load_engine
 from baton_engine.forward import Batch, ForwardPass
-from baton_engine.layers.attention import Span
+from baton_engine.layers.attention import SCALE_BYTES, Span
 from baton_engine.models.spec import DecoderSpec
 
 import torch  # isort: skip  (baton_engine comes before whatever might import torch)
@@ -98,8 +100,8 @@ def measure_limits() -> Limits:
     )
 
 
-def parts_of(spec: DecoderSpec, num_decodes: int, num_prompt: int) -> tuple[Part, Part]:
-    """Matrices and attention of a step, with weights, keys and values in bfloat16."""
+def parts_of(spec: DecoderSpec, num_decodes: int, num_prompt: int, kv_bytes: float = 2) -> tuple[Part, Part]:
+    """Matrices and attention of a step, with weights in bfloat16 and kv_bytes for each number of K and V."""
     q_size, kv_size = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
     layers = spec.num_layers * spec.hidden_size * (2 * q_size + 2 * kv_size + 3 * spec.intermediate_size)
     head = spec.hidden_size * spec.vocab_size
@@ -107,7 +109,9 @@ def parts_of(spec: DecoderSpec, num_decodes: int, num_prompt: int) -> tuple[Part
     matrices = Part(2 * (layers + head), 2 * (layers * tokens + head * sampled))
     kept = num_decodes * (CONTEXT + 1) + num_prompt
     seen = num_decodes * (CONTEXT + 1) + num_prompt * (num_prompt + 1) / 2
-    return matrices, Part(4 * spec.num_layers * kv_size * kept, 4 * spec.num_layers * q_size * seen)
+    return matrices, Part(
+        2 * kv_bytes * spec.num_layers * kv_size * kept, 4 * spec.num_layers * q_size * seen
+    )
 
 
 def batch_of(num_decodes: int, num_prompt: int) -> Batch:
@@ -124,10 +128,10 @@ def batch_of(num_decodes: int, num_prompt: int) -> Batch:
     return Batch(ids, spans, rows)
 
 
-def measure_steps(forward: ForwardPass, limits: Limits) -> list[Row]:
+def measure_steps(forward: ForwardPass, limits: Limits, kv_bytes: float = 2) -> list[Row]:
     rows: list[Row] = []
     for name, (num_decodes, num_prompt) in STEPS.items():
-        matrices, attention = parts_of(forward.spec, num_decodes, num_prompt)
+        matrices, attention = parts_of(forward.spec, num_decodes, num_prompt, kv_bytes)
         batch = batch_of(num_decodes, num_prompt)
         times = (
             matrices.memory_ms(limits),
@@ -160,13 +164,16 @@ def table(limits: Limits, rows: list[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.roofline", description=__doc__)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--kv-dtype", default="auto")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     blocks = 32 * (CONTEXT // BLOCK_SIZE + 1) + 64
-    engine = load_engine(EngineConfig(options.model, dtype="bfloat16", num_blocks=blocks))
+    config = EngineConfig(options.model, dtype="bfloat16", kv_dtype=options.kv_dtype, num_blocks=blocks)
+    engine = load_engine(config)
+    kv_bytes = 2 if options.kv_dtype != "int8" else 1 + SCALE_BYTES / engine.core.runner.forward.spec.head_dim
     with torch.inference_mode():
         limits = measure_limits()
-        rows = measure_steps(engine.core.runner.forward, limits)
+        rows = measure_steps(engine.core.runner.forward, limits, kv_bytes)
     print(table(limits, rows))
     if options.json is not None:
         data = {"machine": describe(), "limits": asdict(limits), "steps": [asdict(row) for row in rows]}

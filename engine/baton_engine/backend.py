@@ -100,7 +100,8 @@ def choose_backend(
     insists = config.backend == "native"
     if config.backend == "torch":
         return TorchBackend(device, config)
-    reason = why_not_native(spec, dtype, device, config.block_size)
+    kv_dtype = config.resolve_kv_dtype(dtype)
+    reason = why_not_native(spec, dtype, device, config.block_size, kv_dtype)
     if reason is None:
         try:
             library = load_library()

@@ -16,6 +16,7 @@ from baton_engine.speculation.settings import SpeculationSettings
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 BACKENDS = ("auto", "native", "torch")
+KV_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "int8": torch.int8}
 QUANTIZATION_BITS = {None: None, "int8": 8, "int4": 4}
 
 
@@ -30,6 +31,8 @@ class EngineConfig:
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
     quantization int8 keeps the matrices in 8 bits, int4 those of the MLP in 4 and the others in 8. The
     native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
+    kv_dtype: what keys and values are kept in: auto (the model's dtype), bfloat16, float32 or int8. int8 has
+    a scale for each token and head and halves a token's bytes. The native kernels know bfloat16 and int8.
     deterministic: a request's logits are the same bits whatever is computed beside it and however much of its
     prompt was cached. The native kernels are so always; in torch it costs speed (performance log).
     speculation guesses tokens from the request's own text (NgramSpeculation) or with a small model
@@ -55,6 +58,7 @@ class EngineConfig:
     priority_ageing_seconds: float = AGEING_SECONDS
     backend: str = "auto"
     quantization: str | None = None
+    kv_dtype: str = "auto"
     deterministic: bool = False
     speculation: SpeculationSettings | None = None
     cuda_graphs: bool = True
@@ -67,6 +71,8 @@ class EngineConfig:
             raise ConfigError(f"backend is {self.backend!r}; use one of {', '.join(BACKENDS)}.")
         if self.quantization not in QUANTIZATION_BITS:
             raise ConfigError(f"quantization is {self.quantization!r}; use int8, int4, or none.")
+        if self.kv_dtype != "auto" and self.kv_dtype not in KV_DTYPES:
+            raise ConfigError(f"kv_dtype is {self.kv_dtype!r}; use one of auto, {', '.join(KV_DTYPES)}.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting_requests"):
             self._require_positive(name)
         for name in ("kv_memory_bytes", "num_blocks", "max_model_len", "num_threads", "max_waiting_tokens"):
@@ -107,6 +113,10 @@ class EngineConfig:
             native = torch.cuda.is_bf16_supported(including_emulation=False)
             return torch.bfloat16 if native else torch.float16
         return torch.bfloat16 if cpu_has_native_bfloat16() else torch.float32
+
+    def resolve_kv_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """dtype: what the model computes with."""
+        return KV_DTYPES.get(self.kv_dtype, dtype)
 
     def resolve_num_threads(self) -> int:
         """All cores that this process may use, unless configured."""

@@ -51,9 +51,10 @@ def main() -> int:
 def _print_bill(options: argparse.Namespace) -> None:
     source: WeightSource
     source = LoneConfig(options.model) if options.model.suffix == ".json" else open_checkpoint(options.model)
-    config = EngineConfig(model=options.model, quantization=options.quantization)
+    config = EngineConfig(model=options.model, quantization=options.quantization, kv_dtype=options.kv_dtype)
     spec, dtype = read_spec(source), torch.bfloat16
-    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
+    sizes = (spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size)
+    shape = KVShape(*sizes, dtype, config.resolve_kv_dtype(dtype))
     free = available_bytes() if options.memory_gib is None else int(options.memory_gib * 2**30)
     weights = planned_weights(config, source, dtype, torch.device("cpu"), native=True)
     plan = plan_memory(config, spec, shape, weights, free, share_kv=options.memory_gib is None)
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m baton_engine.plan", description=__doc__)
     parser.add_argument("model", type=Path, help="a model folder, a .gguf file or a config.json")
     parser.add_argument("--quantization", help="int8 or int4; nothing: bfloat16, or as a GGUF has it")
+    parser.add_argument("--kv-dtype", default="auto", help="bfloat16, float32 or int8; nothing: the model's")
     parser.add_argument("--memory-gib", type=float, help="of a device of its own; nothing: what is free here")
     parser.add_argument("--chat-tokens", type=int, default=4096)
     return parser

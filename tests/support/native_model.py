@@ -53,24 +53,30 @@ def isa_parameters() -> list[Any]:
 
 
 def native_forward(
-    checkpoint: TinyCheckpoint, isa: str, num_threads: int = 2, quantization: str | None = None
+    checkpoint: TinyCheckpoint,
+    isa: str,
+    num_threads: int = 2,
+    quantization: str | None = None,
+    kv_dtype: torch.dtype | None = None,
 ) -> NativeForward:
     bits = QUANTIZATION_BITS[quantization]
     model = build_model(checkpoint, torch.bfloat16, CPU, pack=False, bits=bits)
     spec = model.spec
-    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, torch.bfloat16)
+    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, torch.bfloat16, kv_dtype)
     return NativeForward(load_library(), isa, model, shape, NUM_BLOCKS, num_threads)
 
 
-def float32_forward(checkpoint: TinyCheckpoint) -> TorchForward:
+def float32_forward(checkpoint: TinyCheckpoint, kv_dtype: torch.dtype | None = None) -> TorchForward:
     """The kernels' bfloat16 weights, computed with in float32: what is left is their own error."""
-    return torch_forward(RoundedCheckpoint(checkpoint), torch.float32)
+    return torch_forward(RoundedCheckpoint(checkpoint), torch.float32, kv_dtype=kv_dtype)
 
 
-def torch_forward(source: WeightSource, dtype: torch.dtype, bits: int | None = None) -> TorchForward:
+def torch_forward(
+    source: WeightSource, dtype: torch.dtype, bits: int | None = None, kv_dtype: torch.dtype | None = None
+) -> TorchForward:
     model = build_model(source, dtype, CPU, bits=bits)
     spec = model.spec
-    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, dtype)
+    shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, BLOCK_SIZE, dtype, kv_dtype)
     return TorchForward(model, TorchAttention(shape, NUM_BLOCKS, CPU), CPU)
 
 

@@ -13,20 +13,32 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+SCALE_BYTES = 4
+
 
 @dataclass(frozen=True)
 class KVShape:
-    """bytes_per_token is 2 × layers × KV heads × head dim × bytes."""
+    """dtype: what is computed with. kv_dtype: what K and V are kept in; None: the same.
+
+    bytes_per_token is 2 × layers × KV heads × head dim × bytes. In int8 each token's K and V of a head have a
+    scale of 4 bytes.
+    """
 
     num_layers: int
     num_kv_heads: int
     head_dim: int
     block_size: int
     dtype: torch.dtype
+    kv_dtype: torch.dtype | None = None
+
+    @property
+    def kept(self) -> torch.dtype:
+        return self.kv_dtype or self.dtype
 
     @property
     def bytes_per_token(self) -> int:
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+        scale = SCALE_BYTES if self.kept == torch.int8 else 0
+        return 2 * self.num_layers * self.num_kv_heads * (self.head_dim * self.kept.itemsize + scale)
 
     @property
     def bytes_per_block(self) -> int:

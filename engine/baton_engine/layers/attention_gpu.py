@@ -44,11 +44,7 @@ class GPUAttention(TorchAttention):
     def use_what_works(self, num_heads: int) -> list[str]:
         """Turns on what passes its trial; a sentence for each that does not."""
         reasons: list[str] = []
-        try:
-            self.paged = load_paged_decode()
-            failing = why_not(paged_trial(self.shape, num_heads, self.device, self.paged))
-        except ImportError as error:
-            failing = f"{error}."
+        failing = self._try_paged(num_heads)
         if failing is not None:
             self.paged = None
             reasons.append(f"decodes gather their pages, without the paged kernel: {failing}")
@@ -60,6 +56,15 @@ class GPUAttention(TorchAttention):
         if failing is not None:
             reasons.append(f"prompts go through torch's operators, not its fused kernels: {failing}")
         return reasons
+
+    def _try_paged(self, num_heads: int) -> str | None:
+        if self.shape.kept != self.shape.dtype:
+            return "it reads K and V in the model's dtype only."
+        try:
+            self.paged = load_paged_decode()
+        except ImportError as error:
+            return f"{error}."
+        return why_not(paged_trial(self.shape, num_heads, self.device, self.paged))
 
     def _alike(self, decodes: Sequence[tuple[int, Span]]) -> list[list[tuple[int, Span]]]:
         if self.paged is None:

@@ -49,7 +49,7 @@ class NativeForward:
         sizes = Shape(
             spec.vocab_size, spec.hidden_size, spec.intermediate_size, spec.num_layers, spec.num_heads,
             spec.num_kv_heads, spec.head_dim, spec.max_positions, shape.block_size, num_blocks, num_threads,
-            ISA_NUMBERS[isa], spec.rms_norm_eps,
+            ISA_NUMBERS[isa], shape.kept == torch.int8, spec.rms_norm_eps,
         )  # fmt: skip
         self._model = self._c.baton_new(ctypes.byref(sizes))
         if not self._model:

@@ -41,7 +41,7 @@ class Shape(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in (
             "vocab_size", "hidden_size", "inner_size", "num_layers", "num_heads", "num_kv_heads", "head_dim",
-            "max_positions", "block_tokens", "num_blocks", "num_threads", "isa",
+            "max_positions", "block_tokens", "num_blocks", "num_threads", "isa", "kv_int8",
         )),
         ("norm_eps", ctypes.c_float),
     ]  # fmt: skip

@@ -36,7 +36,7 @@ PROBES = (
 
 class DraftLoader:
     """A draft model on its way: planned, then with weights, then with KV. It runs with the engine's dtype,
-    backend and quantization."""
+    backend, quantization and KV dtype."""
 
     def __init__(
         self, config: EngineConfig, source: WeightSource, dtype: torch.dtype, device: torch.device
@@ -45,7 +45,8 @@ class DraftLoader:
         self._source = source
         self._device = device
         self._spec = spec = read_spec(source)
-        self._shape = KVShape(spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size, dtype)
+        sizes = (spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size)
+        self._shape = KVShape(*sizes, dtype, config.resolve_kv_dtype(dtype))
         self._backend = choose_backend(config, spec, dtype, device)
         self._model: DecoderModel | None = None
 

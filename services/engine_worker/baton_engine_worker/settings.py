@@ -29,6 +29,8 @@ class Settings(ServiceSettings):
     """auto, native or torch: whose kernels compute the steps."""
     engine_quantization: str | None = None
     """int8, or nothing: weights in signed bytes (native kernels only)."""
+    engine_kv_dtype: str = "auto"
+    """auto (the model's), bfloat16, float32 or int8: what keys and values are kept in."""
     engine_threads: int | None = Field(default=None, ge=1)
     engine_max_seqs: int = Field(default=32, ge=1)
     engine_max_batched_tokens: int = Field(default=512, ge=1)
@@ -60,6 +62,7 @@ class Settings(ServiceSettings):
             device=self.engine_device,
             backend=self.engine_backend,
             quantization=self.engine_quantization,
+            kv_dtype=self.engine_kv_dtype,
             max_num_seqs=self.engine_max_seqs,
             max_num_batched_tokens=self.engine_max_batched_tokens,
             max_step_seconds=self.engine_max_step_ms / 1000,

@@ -38,6 +38,11 @@ def test_what_does_not_fit_is_an_error_with_the_bill(config: str) -> None:
     assert not str(refusal.value).startswith("baton_engine")
 
 
+def test_a_kv_dtype_reaches_the_planner(config: str) -> None:
+    with pytest.raises(CliError, match="kv_dtype is 'int3'"):
+        plan(config, kv_dtype="int3")
+
+
 def test_a_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_HOME", str(tmp_path))
     with pytest.raises(CliError, match="no-such is neither a model that is here"):

@@ -108,14 +108,17 @@ def test_silu_does_not_depend_on_the_row() -> None:
     assert torch.allclose(result[0], torch.nn.functional.silu(halves[0, :width]))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_batches_of_1_to_32_and_a_warm_prefix_cache_give_the_same(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "kv_dtype"), [("float32", "auto"), ("bfloat16", "auto"), ("bfloat16", "int8")]
+)
+def test_batches_of_1_to_32_and_a_warm_prefix_cache_give_the_same(dtype: str, kv_dtype: str) -> None:
     """Tokens and the model's own log-probabilities, in an engine."""
     engine = tiny_engine(
         native_checkpoint(),
         deterministic=True,
         backend="torch",
         dtype=dtype,
+        kv_dtype=kv_dtype,
         num_blocks=512,
         max_num_seqs=32,
         max_num_batched_tokens=96,

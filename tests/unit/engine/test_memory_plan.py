@@ -136,6 +136,9 @@ def test_the_command_prints_the_bill(
     assert "weights 8,138 MiB" in printed
     assert "131,072 bytes" in printed
     assert "chats of 4,096 tokens at once: " in printed
+    monkeypatch.setattr("sys.argv", ["plan", str(file), "--memory-gib", "24", "--kv-dtype", "int8"])
+    assert plan.main() == 0
+    assert "67,584 bytes" in capsys.readouterr().out  # 2 x 32 x 8 x (128 + 4)
     monkeypatch.setattr("sys.argv", ["plan", str(tmp_path / "absent.json")])
     assert plan.main() == 1
     assert "can't be read" in capsys.readouterr().err

@@ -18,6 +18,12 @@ def test_switches_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not config.cuda_graphs
 
 
+def test_keys_and_values_in_int8(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings(model="tiny").engine_config().kv_dtype == "auto"
+    monkeypatch.setenv("BATON_ENGINE_KV_DTYPE", "int8")
+    assert Settings(model="tiny").engine_config().kv_dtype == "int8"
+
+
 def test_speculation_is_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings(model="tiny").engine_config().speculation is None
     monkeypatch.setenv("BATON_ENGINE_SPECULATION", "ngram")

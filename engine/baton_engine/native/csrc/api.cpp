@@ -31,12 +31,13 @@ std::vector<float>& vector_of(Model& model, int layer, int name) {
 void allocate(Model& model) {
     const Shape& shape = model.shape;
     const size_t pages = static_cast<size_t>(shape.num_blocks) * (shape.block_tokens / kPageTokens);
-    model.kv.grow(pages * shape.num_layers * shape.num_kv_heads * 2 * model.page_size());
+    model.kv.grow(pages * shape.num_layers * shape.num_kv_heads * model.page_bytes());
     const int rows = model.query_block * model.group();
     const size_t space = static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + shape.head_dim * 5 / 2 + 5) + 64;
     for (int thread = 0; thread < model.team.size(); ++thread) {
         model.thread_rows.emplace_back(16 * model.widest_row_bytes());
         model.thread_attention.emplace_back(space);
+        model.thread_pages.emplace_back(shape.kv_int8 ? kPartitionPages * 2 * model.page_size() : 0);
         ChoiceSpace& choice = model.thread_choice.emplace_back();  // all it will need: no thread allocates in a step
         for (auto* values : {&choice.distances, &choice.weights}) values->reserve(round_up(shape.vocab_size, 64));
         choice.sums.reserve(round_up(shape.vocab_size, 64) / 64);

@@ -3,8 +3,12 @@
 // The context is cut at multiples of 256 positions. Each partition's softmax and sums are computed on their own
 // and merged in order, by the same arithmetic for a decode (where other threads take other partitions) and for
 // a prompt chunk: a token's result depends on nothing but its own context.
+//
+// Element: how K and V are kept. uint16_t: bfloat16. int8_t: bytes with a scale for each token of a page. Their
+// products are those of the bytes; K's scale then multiplies the score, V's the softmax weight, once each.
 
 constexpr float kLog2E = 1.44269504088896341f;
+constexpr int kLargestHead = 512;  // as in support.py
 
 // 2^x, relative error under 2e-7; arguments outside ±126 are clamped. A NaN stays one: it is the second operand.
 inline Lanes exp2(Lanes x) {
@@ -24,13 +28,13 @@ inline Lanes exp2(Lanes x) {
 // One thread's work space for a block of query rows (a row: one query head of one token).
 struct AttentionSpace {
     float *scores, *part, *sum, *part_max, *part_total, *max, *total;
-    uint16_t *weights, *queries;
+    uint16_t *weights, *queries, *pages;
     int* num_visible;
 
     static size_t size(int rows, int dim) {
         return static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + dim * 5 / 2 + 5) + 64;
     }
-    AttentionSpace(float* at, int rows, int dim) {
+    AttentionSpace(float* at, uint16_t* wide_pages, int rows, int dim) : pages(wide_pages) {
         auto take = [&](size_t count) { return std::exchange(at, at + count); };
         scores = take(static_cast<size_t>(rows) * kPartitionTokens);
         weights = reinterpret_cast<uint16_t*>(take(static_cast<size_t>(rows) * kPartitionTokens / 2));
@@ -47,31 +51,70 @@ struct AttentionSpace {
 
 inline int query_rows(const Model& model) { return model.query_block * model.group(); }
 
-struct Pages {
-    const uint16_t* k[kPartitionPages + 4];
-    const uint16_t* v[kPartitionPages + 4];
-    int count;
+// The scales of a partition's pages; null where K and V have none.
+struct Scales {
+    const float* k[kPartitionPages];
+    const float* v[kPartitionPages];
 };
 
-// The list is filled up with its last page: tiles take pages by four and read what nobody will use.
-inline void find_pages(Model& model, int layer, const Span& span, int kv_head, int partition, int end, Pages& pages) {
+template <class Element>
+struct Pages {
+    const Element* k[kPartitionPages + 4];
+    const Element* v[kPartitionPages + 4];
+    int count;
+
+    // With the last page: tiles take pages by four and read what nobody will use.
+    void fill_up() {
+        std::fill(k + count, k + kPartitionPages + 4, k[count - 1]);
+        std::fill(v + count, v + kPartitionPages + 4, v[count - 1]);
+    }
+};
+
+template <class Element>
+struct Page {
+    Element *k, *v;
+    float *k_scales, *v_scales;
+
+    Page(uint8_t* at, size_t size) : k(reinterpret_cast<Element*>(at)), v(k + size) {
+        k_scales = sizeof(Element) == 1 ? reinterpret_cast<float*>(v + size) : nullptr;
+        v_scales = sizeof(Element) == 1 ? k_scales + kPageTokens : nullptr;
+    }
+};
+
+template <class Element>
+void find_pages(Model& model, int layer, const Span& span, int kv_head, int partition, int end, Pages<Element>& pages,
+                Scales& scales) {
     const int first = partition * kPartitionPages;
     pages.count = std::min(kPartitionPages, (end + kPageTokens - 1) / kPageTokens - first);
     for (int i = 0; i < pages.count; ++i) {
-        pages.k[i] = model.k_page(layer, span, first + i, kv_head);
-        pages.v[i] = pages.k[i] + model.page_size();
+        const Page<Element> page(model.page(layer, span, first + i, kv_head), model.page_size());
+        pages.k[i] = page.k;
+        pages.v[i] = page.v;
+        scales.k[i] = page.k_scales;
+        scales.v[i] = page.v_scales;
     }
-    for (int i = pages.count; i < kPartitionPages + 4; ++i) {
-        pages.k[i] = pages.k[pages.count - 1];
-        pages.v[i] = pages.v[pages.count - 1];
-    }
+    pages.fill_up();
 }
 
-template <int Rows>
-void score_tile(const uint16_t* q, int dim, const Pages& pages, float* scores) {
+// The same pages in bfloat16, exactly, where many rows make it worth while: each byte is then widened once.
+inline void widen(const Pages<int8_t>& from, int page_size, uint16_t* room, Pages<uint16_t>& to) {
+    to.count = from.count;
+    for (int i = 0; i < from.count; ++i) {
+        to.k[i] = std::exchange(room, room + page_size);
+        to.v[i] = std::exchange(room, room + page_size);
+        for (int at = 0; at < page_size; at += 32) {
+            store_pairs(const_cast<uint16_t*>(to.k[i]) + at, load_pairs(from.k[i] + at));
+            store_pairs(const_cast<uint16_t*>(to.v[i]) + at, load_pairs(from.v[i] + at));
+        }
+    }
+    to.fill_up();
+}
+
+template <class Element, int Rows>
+void score_tile(const uint16_t* q, int dim, const Pages<Element>& pages, float* scores) {
     constexpr int wide = panels_for(Rows);
     for (int page = 0; page < pages.count; page += wide) {
-        const uint16_t* panels[wide];
+        const Element* panels[wide];
         for (int p = 0; p < wide; ++p) panels[p] = pages.k[page + p];
         const bool last = page + wide >= pages.count;
         Tile<Rows, wide> tile;
@@ -81,13 +124,13 @@ void score_tile(const uint16_t* q, int dim, const Pages& pages, float* scores) {
     }
 }
 
-template <int Rows, int Panels>
-void gather_tile(const uint16_t* weights, int dim, const Pages& pages, int first_dim, float* out) {
+template <class Element, int Rows, int Panels>
+void gather_tile(const uint16_t* weights, int dim, const Pages<Element>& pages, int first_dim, float* out) {
     Tile<Rows, Panels> tile;
     tile.clear();
     for (int page = 0; page < pages.count; ++page) {
-        const uint16_t* panels[Panels];
-        const uint16_t* ahead[Panels];
+        const Element* panels[Panels];
+        const Element* ahead[Panels];
         for (int p = 0; p < Panels; ++p) {
             panels[p] = pages.v[page] + (first_dim + 16 * p) * 2;
             ahead[p] = pages.v[page + 4] + (first_dim + 16 * p) * 2;
@@ -97,31 +140,40 @@ void gather_tile(const uint16_t* weights, int dim, const Pages& pages, int first
     tile.put(out + first_dim, dim, 16);
 }
 
-template <int Rows>
-void gather_tiles_of(const uint16_t* weights, int dim, const Pages& pages, float* out) {
+template <class Element, int Rows>
+void gather_tiles_of(const uint16_t* weights, int dim, const Pages<Element>& pages, float* out) {
     constexpr int wide = panels_for(Rows);
     int at = 0;
-    for (; at + 16 * wide <= dim; at += 16 * wide) gather_tile<Rows, wide>(weights, dim, pages, at, out);
-    for (; at < dim; at += 32) gather_tile<Rows, 2>(weights, dim, pages, at, out);
+    for (; at + 16 * wide <= dim; at += 16 * wide) gather_tile<Element, Rows, wide>(weights, dim, pages, at, out);
+    for (; at < dim; at += 32) gather_tile<Element, Rows, 2>(weights, dim, pages, at, out);
 }
 
-using ScoreTile = void (*)(const uint16_t*, int, const Pages&, float*);
-using GatherTile = void (*)(const uint16_t*, int, const Pages&, float*);
+template <class Element>
+using AttentionTile = void (*)(const uint16_t*, int, const Pages<Element>&, float*);
 
-template <int... Rows>
-constexpr std::array<ScoreTile, sizeof...(Rows)> score_tiles(std::integer_sequence<int, Rows...>) {
-    return {score_tile<Rows + 1>...};
+template <class Element, int... Rows>
+constexpr std::array<AttentionTile<Element>, sizeof...(Rows)> score_tiles(std::integer_sequence<int, Rows...>) {
+    return {score_tile<Element, Rows + 1>...};
 }
-template <int... Rows>
-constexpr std::array<GatherTile, sizeof...(Rows)> gather_tiles(std::integer_sequence<int, Rows...>) {
-    return {gather_tiles_of<Rows + 1>...};
+template <class Element, int... Rows>
+constexpr std::array<AttentionTile<Element>, sizeof...(Rows)> gather_tiles(std::integer_sequence<int, Rows...>) {
+    return {gather_tiles_of<Element, Rows + 1>...};
 }
-constexpr auto kScoreTiles = score_tiles(std::make_integer_sequence<int, kTileRows>());
-constexpr auto kGatherTiles = gather_tiles(std::make_integer_sequence<int, kTileRows>());
+template <class Element>
+constexpr auto kScoreTiles = score_tiles<Element>(std::make_integer_sequence<int, kTileRows>());
+template <class Element>
+constexpr auto kGatherTiles = gather_tiles<Element>(std::make_integer_sequence<int, kTileRows>());
 
-// scores (num_visible of them count) → weights in bfloat16, zero behind; their maximum and their sum.
-inline void soften(const float* scores, int num_visible, int num_pages, float scale, uint16_t* weights, float& max_out,
-                   float& total_out) {
+// scores (num_visible of them count) → weights in bfloat16, zero behind; their maximum and their sum. Never
+// inlined: two copies might round differently, and decodes and prompts must not.
+template <bool scaled>
+[[gnu::noinline]] void soften(float* scores, int num_visible, int num_pages, const Scales& scales, float scale,
+                              uint16_t* weights, float& max_out, float& total_out) {
+    if constexpr (scaled)
+        for (int page = 0; page < num_pages; ++page) {
+            float* const at = scores + page * kPageTokens;
+            store(at, mul(load(at), load(scales.k[page])));
+        }
     const int full = num_visible / kPageTokens, tail = num_visible % kPageTokens;
     Lanes most = all(-std::numeric_limits<float>::infinity());
     for (int page = 0; page < full; ++page) most = max(most, load(scores + page * kPageTokens));
@@ -138,6 +190,7 @@ inline void soften(const float* scores, int num_visible, int num_pages, float sc
             weight = exp2(mul(sub(load(scores + page * kPageTokens), offset), factor));
             if (page == full) weight = keep_first(weight, tail, 0.f);
             total = add(total, weight);
+            if constexpr (scaled) weight = mul(weight, load(scales.v[page]));
         }
         store_bf16(weights + page * kPageTokens, weight);
     }
@@ -145,15 +198,17 @@ inline void soften(const float* scores, int num_visible, int num_pages, float sc
 }
 
 // Attention of `rows` query rows to one partition; part, part_max and part_total of the work space get it.
-inline void attend_partition(const uint16_t* q, int rows, int dim, float scale, const Pages& pages, AttentionSpace& space) {
+template <bool scaled, class Element>
+void attend_partition(const uint16_t* q, int rows, int dim, float scale, const Pages<Element>& pages, const Scales& scales,
+                      AttentionSpace& space) {
     const int height = strip_rows(rows);
     for (int row = 0; row < rows; row += height) {
         const int count = std::min(height, rows - row);
-        kScoreTiles[count - 1](q + static_cast<size_t>(row) * dim, dim, pages, space.scores + row * kPartitionTokens);
+        kScoreTiles<Element>[count - 1](q + static_cast<size_t>(row) * dim, dim, pages, space.scores + row * kPartitionTokens);
         for (int r = row; r < row + count; ++r)
-            soften(space.scores + r * kPartitionTokens, space.num_visible[r], pages.count, scale,
-                   space.weights + r * kPartitionTokens, space.part_max[r], space.part_total[r]);
-        kGatherTiles[count - 1](space.weights + row * kPartitionTokens, dim, pages, space.part + static_cast<size_t>(row) * dim);
+            soften<scaled>(space.scores + r * kPartitionTokens, space.num_visible[r], pages.count, scales, scale,
+                           space.weights + r * kPartitionTokens, space.part_max[r], space.part_total[r]);
+        kGatherTiles<Element>[count - 1](space.weights + row * kPartitionTokens, dim, pages, space.part + static_cast<size_t>(row) * dim);
     }
 }
 
@@ -185,16 +240,18 @@ inline void put_attended(Model& model, int row, int head, const float* sum, floa
 inline int num_partitions(const Span& span) { return (span.end() + kPartitionTokens - 1) / kPartitionTokens; }
 
 // A decode: one partition is this task's; whoever finishes the last one of a head merges them all.
-inline void attend_decode(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
+template <class Element>
+void attend_decode(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
     const Span& span = model.plan.spans[task.span];
     const int dim = model.shape.head_dim, group = model.group(), count = num_partitions(span);
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
-    Pages pages;
-    find_pages(model, layer, span, task.kv_head, task.part, span.end(), pages);
+    Pages<Element> pages;
+    Scales scales;
+    find_pages(model, layer, span, task.kv_head, task.part, span.end(), pages, scales);
     const int visible = std::min(kPartitionTokens, span.end() - task.part * kPartitionTokens);
     std::fill_n(space.num_visible, group, visible);
     const uint16_t* q = model.q.data() + static_cast<size_t>(span.first_row) * model.q_size + task.kv_head * group * dim;
-    attend_partition(q, group, dim, scale, pages, space);
+    attend_partition<sizeof(Element) == 1>(q, group, dim, scale, pages, scales, space);
     if (count == 1) {
         for (int g = 0; g < group; ++g)
             put_attended(model, span.first_row, task.kv_head * group + g, space.part + g * dim, space.part_total[g]);
@@ -220,8 +277,21 @@ inline void attend_decode(Model& model, int layer, const AttentionTask& task, At
     }
 }
 
+template <class Element>
+void find_wide_pages(Model& model, int layer, const Span& span, int kv_head, int partition, int end, AttentionSpace& space,
+                     Pages<uint16_t>& pages, Scales& scales) {
+    if constexpr (sizeof(Element) == 1) {
+        Pages<int8_t> kept;
+        find_pages(model, layer, span, kv_head, partition, end, kept, scales);
+        widen(kept, static_cast<int>(model.page_size()), space.pages, pages);
+    } else {
+        find_pages(model, layer, span, kv_head, partition, end, pages, scales);
+    }
+}
+
 // A block of a prompt chunk's query tokens, all query heads of one KV head, over all their partitions.
-inline void attend_prompt(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
+template <class Element>
+void attend_prompt(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
     const Span& span = model.plan.spans[task.span];
     const int dim = model.shape.head_dim, group = model.group();
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
@@ -234,11 +304,12 @@ inline void attend_prompt(Model& model, int layer, const AttentionTask& task, At
         std::copy_n(q + task.kv_head * group * dim, group * dim, space.queries + static_cast<size_t>(at - first) * group * dim);
     }
     for (int partition = 0; partition * kPartitionTokens < end; ++partition) {
-        Pages pages;
-        find_pages(model, layer, span, task.kv_head, partition, end, pages);
+        Pages<uint16_t> pages;
+        Scales scales;
+        find_wide_pages<Element>(model, layer, span, task.kv_head, partition, end, space, pages, scales);
         for (int row = 0; row < rows; ++row)
             space.num_visible[row] = std::min(kPartitionTokens, first + row / group + 1 - partition * kPartitionTokens);
-        attend_partition(space.queries, rows, dim, scale, pages, space);
+        attend_partition<sizeof(Element) == 1>(space.queries, rows, dim, scale, pages, scales, space);
         for (int row = 0; row < rows; ++row)
             merge(space.sum + static_cast<size_t>(row) * dim, space.max[row], space.total[row],
                   space.part + static_cast<size_t>(row) * dim, space.part_max[row], space.part_total[row], dim, scale,
@@ -249,39 +320,78 @@ inline void attend_prompt(Model& model, int layer, const AttentionTask& task, At
                      space.sum + static_cast<size_t>(row) * dim, space.total[row]);
 }
 
-inline void rotate(const float* head, const float* cos, const float* sin, int half, uint16_t* out) {
+// put(d, sixteen dimensions from d on)
+template <class Put>
+inline void rotate(const float* head, const float* cos, const float* sin, int half, Put&& put) {
     for (int d = 0; d < half; d += 16) {
         const Lanes a = load(head + d), b = load(head + half + d), c = load(cos + d), s = load(sin + d);
-        store_bf16(out + d, sub(mul(a, c), mul(b, s)));
-        store_bf16(out + half + d, fma(b, c, mul(a, s)));
+        put(d, sub(mul(a, c), mul(b, s)));
+        put(half + d, fma(b, c, mul(a, s)));
     }
 }
 
+// A head of one token in bytes, and their scale. A NaN or an infinity becomes the scale, so that it is not lost.
+inline float put_head_bytes(const float* values, int dim, int8_t* out) {
+    float most = 0.f;
+    for (int d = 0; d < dim; d += 32) {
+        const float next = peak(load(values + d), load(values + d + 16));
+        if (most == most && !(next <= most)) most = next;
+    }
+    const Lanes factor = all(most > kSmallestPeak ? 127.f / most : 0.f);
+    for (int d = 0; d < dim; d += 32) put_bytes(out + d, load(values + d), load(values + d + 16), factor);
+    return most / 127.f;
+}
+
+template <class Element>
+inline void put_key(const Element* row, int dim, int token, Element* page) {
+    for (int d = 0; d < dim; d += 2) std::copy_n(row + d, 2, page + d * kPageTokens + token * 2);
+}
+template <class Element>
+inline void put_value(const Element* row, int dim, int token, Element* page) {
+    Element* pair = page + (token / 2) * 2 * dim + token % 2;
+    for (int d = 0; d < dim; ++d) pair[2 * d] = row[d];
+}
+
+// One token's rotated K and V of one KV head → its place in a page.
+inline void store_token(const float* key, const float* value, const float* cos, const float* sin, int dim, int token,
+                        const Page<uint16_t>& page) {
+    alignas(64) uint16_t row[kLargestHead];
+    // What an earlier owner left behind could be a NaN, and a weight of 0 does not silence it.
+    if (token == 0) std::fill_n(page.v, kPageTokens * dim, uint16_t{0});
+    rotate(key, cos, sin, dim / 2, [&](int d, Lanes x) { store_bf16(row + d, x); });
+    put_key(row, dim, token, page.k);
+    for (int d = 0; d < dim; d += 16) store_bf16(row + d, load(value + d));
+    put_value(row, dim, token, page.v);
+}
+inline void store_token(const float* key, const float* value, const float* cos, const float* sin, int dim, int token,
+                        const Page<int8_t>& page) {
+    alignas(64) float turned[kLargestHead];
+    alignas(64) int8_t row[kLargestHead];
+    if (token == 0) std::fill_n(page.v_scales, kPageTokens, 0.f);  // bytes are finite, a scale need not be
+    rotate(key, cos, sin, dim / 2, [&](int d, Lanes x) { store(turned + d, x); });
+    page.k_scales[token] = put_head_bytes(turned, dim, row);
+    put_key(row, dim, token, page.k);
+    page.v_scales[token] = put_head_bytes(value, dim, row);
+    put_value(row, dim, token, page.v);
+}
+
 // Rotates q and k of some rows of one page, and stores their k and v in it.
-inline void store_rows(Model& model, int layer, const PageRows& rows) {
+template <class Element>
+void store_rows(Model& model, int layer, const PageRows& rows) {
     const Span& span = model.plan.spans[rows.span];
     const int dim = model.shape.head_dim, half = dim / 2;
-    const int page = rows.first / kPageTokens;
-    alignas(64) uint16_t turned[512];
     for (int at = rows.first; at < rows.first + rows.count; ++at) {
         const size_t row = span.first_row + at - span.start;
         const float* qkv = model.qkv.data() + row * model.qkv_stride();
         const float* cos = model.cos.data() + static_cast<size_t>(at) * half;
         const float* sin = model.sin.data() + static_cast<size_t>(at) * half;
+        uint16_t* q = model.q.data() + row * model.q_size;
         for (int head = 0; head < model.shape.num_heads; ++head)
-            rotate(qkv + head * dim, cos, sin, half, model.q.data() + row * model.q_size + head * dim);
-        const int token = at % kPageTokens;
+            rotate(qkv + head * dim, cos, sin, half, [&](int d, Lanes x) { store_bf16(q + head * dim + d, x); });
         for (int head = 0; head < model.shape.num_kv_heads; ++head) {
-            uint16_t* k = model.k_page(layer, span, page, head);
-            uint16_t* v = k + model.page_size();
-            // What an earlier owner left behind could be a NaN, and a weight of 0 does not silence it.
-            if (token == 0) std::fill_n(v, model.page_size(), uint16_t{0});
-            rotate(qkv + model.q_size + head * dim, cos, sin, half, turned);
-            for (int d = 0; d < dim; d += 2) std::copy_n(turned + d, 2, k + d * kPageTokens + token * 2);
-            const float* value = qkv + model.q_size + model.kv_size + head * dim;
-            for (int d = 0; d < dim; d += 16) store_bf16(turned + d, load(value + d));
-            uint16_t* pair = v + (token / 2) * 2 * dim + token % 2;
-            for (int d = 0; d < dim; ++d) pair[2 * d] = turned[d];
+            const float* key = qkv + model.q_size + head * dim;
+            const Page<Element> page(model.page(layer, span, at / kPageTokens, head), model.page_size());
+            store_token(key, key + model.kv_size, cos, sin, dim, at % kPageTokens, page);
         }
     }
 }

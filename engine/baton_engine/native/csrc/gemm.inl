@@ -14,10 +14,11 @@ struct Tile {
             for (int p = 0; p < Panels; ++p) sums[r][p] = zero();
     }
 
-    // a: Rows rows of pairs. A panel: num_pairs vectors of 16 pairs, panel_step elements apart. `ahead`: what
-    // will be read next, fetched meanwhile, or null.
-    [[gnu::always_inline]] inline void add_dots(const uint16_t* a, size_t a_stride, const uint16_t* const (&panels)[Panels],
-                                                size_t panel_step, int num_pairs, const uint16_t* const* ahead) {
+    // a: Rows rows of pairs. A panel: num_pairs vectors of 16 pairs, bfloat16 or bytes, panel_step elements apart.
+    // `ahead`: what will be read next, fetched meanwhile, or null.
+    template <class Element>
+    [[gnu::always_inline]] inline void add_dots(const uint16_t* a, size_t a_stride, const Element* const (&panels)[Panels],
+                                                size_t panel_step, int num_pairs, const Element* const* ahead) {
         for (int k = 0; k < num_pairs; ++k) {
             Pairs weights[Panels];
 #pragma GCC unroll 4

@@ -22,7 +22,7 @@ constexpr int kPartitionPages = kPartitionTokens / kPageTokens;
 
 struct Shape {
     int32_t vocab_size, hidden_size, inner_size, num_layers, num_heads, num_kv_heads, head_dim, max_positions;
-    int32_t block_tokens, num_blocks, num_threads, isa;
+    int32_t block_tokens, num_blocks, num_threads, isa, kv_int8;
     float norm_eps;
 };
 
@@ -135,7 +135,7 @@ struct Model {
     Matrix own_embedding;           // unused when tied: a row of the embedding is a column of the head
     bool tied = false;
     std::vector<float> cos, sin;  // max_positions × head_dim / 2
-    HugeArray<uint16_t> kv;       // [layer][page][kv head][K page | V page]
+    HugeArray<uint8_t> kv;        // [layer][page][kv head][K page | V page | int8: their scales]
     Team team;
 
     // Work space of a step: grown when a step is larger than all before.
@@ -145,6 +145,7 @@ struct Model {
     std::vector<std::atomic<int>> partials_done;
     std::vector<HugeArray<uint8_t>> thread_rows;
     std::vector<HugeArray<float>> thread_attention;
+    std::vector<HugeArray<uint16_t>> thread_pages;  // int8: a partition's pages, widened
     std::vector<ChoiceSpace> thread_choice;
     Plan plan;
 
@@ -167,13 +168,17 @@ struct Model {
     size_t qkv_stride() const { return q_size + 2 * kv_size; }
     size_t page_size() const { return static_cast<size_t>(kPageTokens) * shape.head_dim; }
 
-    // K page: [head_dim / 2][16 tokens][2]; V page: [16 tokens / 2][head_dim][2].
-    uint16_t* k_page(int layer, const Span& span, int page, int kv_head) {
+    size_t page_bytes() const {
+        return shape.kv_int8 ? 2 * (page_size() + kPageTokens * sizeof(float)) : 2 * page_size() * sizeof(uint16_t);
+    }
+
+    // K page: [head_dim / 2][16 tokens][2]; V page: [16 tokens / 2][head_dim][2]; int8: 16 scales of K, 16 of V.
+    uint8_t* page(int layer, const Span& span, int index, int kv_head) {
         const int pages_per_block = shape.block_tokens / kPageTokens;
-        const int64_t at = static_cast<int64_t>(span.blocks[page / pages_per_block]) * pages_per_block +
-                           page % pages_per_block;
+        const int64_t at = static_cast<int64_t>(span.blocks[index / pages_per_block]) * pages_per_block +
+                           index % pages_per_block;
         const int64_t pages = static_cast<int64_t>(shape.num_blocks) * pages_per_block;
-        return kv.data() + ((layer * pages + at) * shape.num_kv_heads + kv_head) * 2 * page_size();
+        return kv.data() + ((layer * pages + at) * shape.num_kv_heads + kv_head) * page_bytes();
     }
 };
 

@@ -77,6 +77,18 @@ inline Pairs all_pairs(const uint16_t* p) {
     __builtin_memcpy(&pair, p, 4);
     return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
 }
+// The same of signed bytes: a bfloat16 holds each exactly, in the upper half of its float.
+inline __m256i widen_pairs(const int8_t* p) {
+    const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256 first = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 16), 16));
+    const __m256 second = _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 16));
+    return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(first), 16), _mm256_castps_si256(second));
+}
+inline Pairs load_pairs(const int8_t* p) { return {widen_pairs(p), widen_pairs(p + 16)}; }
+inline void store_pairs(uint16_t* p, Pairs x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), x.b);
+}
 inline __m256 first_of_pair(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 inline __m256 second_of_pair(__m256i pairs) {
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));

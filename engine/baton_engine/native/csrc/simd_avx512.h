@@ -43,6 +43,14 @@ inline Pairs all_pairs(const uint16_t* p) {
 }
 inline Lanes dot(Lanes sum, Pairs a, Pairs b) { return _mm512_dpbf16_ps(sum, a, b); }
 
+// The same of signed bytes: a bfloat16 holds each exactly.
+inline Pairs load_pairs(const int8_t* p) {
+    const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16))));
+    return _mm512_cvtne2ps_pbh(high, low);
+}
+inline void store_pairs(uint16_t* p, Pairs x) { _mm512_storeu_si512(p, (__m512i)x); }
+
 inline void store_bf16(uint16_t* p, Lanes x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
 }

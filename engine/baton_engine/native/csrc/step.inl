@@ -30,7 +30,10 @@ struct Walk {
     AttentionSpace space;
 
     Walk(Model& m, int t)
-        : model(m), step(*m.plan.step), thread(t), space(m.thread_attention[t].data(), query_rows(m), m.shape.head_dim) {}
+        : model(m),
+          step(*m.plan.step),
+          thread(t),
+          space(m.thread_attention[t].data(), m.thread_pages[t].data(), query_rows(m), m.shape.head_dim) {}
 
     template <class Task>
     void phase(int num_tasks, Task&& task) { model.team.phase(thread, num_tasks, task); }
@@ -112,19 +115,24 @@ struct Walk {
     }
 
     void attention(int index, const Layer& layer) {
+        model.shape.kv_int8 ? attention_over<int8_t>(index, layer) : attention_over<uint16_t>(index, layer);
+    }
+
+    template <class Element>
+    void attention_over(int index, const Layer& layer) {
         const Plan& plan = model.plan;
         norm_gemm(nullptr, step.num_tokens, layer.input_norm, layer.qkv, [&](int row, int group, Lanes low, Lanes high) {
             float* at = model.qkv.data() + row * model.qkv_stride() + group * kGroupColumns;
             store(at, low);
             store(at + 16, high);
         });
-        phase(plan.page_rows.size(), [&](int task) { store_rows(model, index, plan.page_rows[task]); });
+        phase(plan.page_rows.size(), [&](int task) { store_rows<Element>(model, index, plan.page_rows[task]); });
         phase(plan.tasks.size(), [&](int task) {
             const AttentionTask& one = plan.tasks[task];
             if (plan.spans[one.span].length == 1)
-                attend_decode(model, index, one, space);
+                attend_decode<Element>(model, index, one, space);
             else
-                attend_prompt(model, index, one, space);
+                attend_prompt<Element>(model, index, one, space);
         });
         plain_gemm(model.attended, model.q_size, layer.output,
                    [&](int row, int group, Lanes low, Lanes high) { add_to_hidden(row, group, low, high); });

@@ -23,6 +23,7 @@ def plan(
         str, typer.Argument(help="A model that is here, a folder, a .gguf file or any config.json.")
     ],
     quantization: Annotated[str | None, typer.Option(help="int8 or int4.")] = None,
+    kv_dtype: Annotated[str | None, typer.Option(help="bfloat16, float32 or int8.")] = None,
     memory_gib: Annotated[
         float | None, typer.Option(help="Of a device of its own. Without: what is free here.")
     ] = None,
@@ -32,6 +33,8 @@ def plan(
     arguments = [str(_place_of(model)), "--chat-tokens", str(chat_tokens)]
     if quantization is not None:
         arguments += ["--quantization", quantization]
+    if kv_dtype is not None:
+        arguments += ["--kv-dtype", kv_dtype]
     if memory_gib is not None:
         arguments += ["--memory-gib", str(memory_gib)]
     said: list[str] = []

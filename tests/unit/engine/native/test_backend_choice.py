@@ -43,6 +43,9 @@ def test_auto_takes_the_kernels_for_bfloat16_only() -> None:
     assert isinstance(choose(), NativeBackend)
     assert isinstance(choose(dtype=torch.float32), TorchBackend)
     assert isinstance(choose(backend="torch"), TorchBackend)
+    assert isinstance(choose(kv_dtype="int8"), NativeBackend)
+    assert isinstance(choose(kv_dtype="bfloat16"), NativeBackend)
+    assert isinstance(choose(kv_dtype="float32"), TorchBackend)
     assert isinstance(choose(spec=read_spec(TinyCheckpoint())), TorchBackend)  # heads of 8
 
 
@@ -53,10 +56,14 @@ def test_insisting_on_what_cannot_be_is_a_config_error() -> None:
         choose(spec=read_spec(TinyCheckpoint()), backend="native")
     with pytest.raises(ConfigError, match="block_size 8"):
         choose(backend="native", block_size=8)
+    with pytest.raises(ConfigError, match="KV in bfloat16 or int8, kv_dtype is float32"):
+        choose(backend="native", kv_dtype="float32")
     with pytest.raises(ConfigError, match="backend is 'abacus'"):
         tiny_config(backend="abacus")
     with pytest.raises(ConfigError, match="quantization is 'int3'"):
         tiny_config(quantization="int3")
+    with pytest.raises(ConfigError, match="kv_dtype is 'int4'; use one of auto, bfloat16, float32, int8"):
+        tiny_config(kv_dtype="int4")
 
 
 @pytest.mark.usefixtures("fresh_library")
@@ -106,7 +113,9 @@ def test_what_the_kernels_do_not_compute_goes_to_torch(changes: dict[str, Any], 
 
 
 def test_other_devices_are_refused() -> None:
-    reason = why_not_native(read_spec(native_checkpoint()), torch.bfloat16, torch.device("cuda"), 16)
+    reason = why_not_native(
+        read_spec(native_checkpoint()), torch.bfloat16, torch.device("cuda"), 16, torch.bfloat16
+    )
     assert reason is not None
     assert "cuda" in reason
 
