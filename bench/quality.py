@@ -1,7 +1,8 @@
 """What a smaller form of the weights costs in quality: perplexity, and agreement with float32, on plain text.
 
 `python -m bench.quality [MODEL] [--forms bf16 int8 int4 kv-int8]`. The text is the reference pages that
-Python carries with itself (pydoc_data), so that everybody has the same; teacher forced, in windows of 512 tokens.
+Python carries with itself (pydoc_data), so that everybody has the same; teacher forced, in windows of 512
+tokens.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class KeptValues:
     def gather(self, layer: int, pages: Tensor) -> Tensor:
         """(KV heads, pages × block_size, head_dim), valid until the next gather."""
         dim, block_size = self.shape.head_dim, self.shape.block_size
-        kept = _pages_of(self.values[layer], pages, block_size * dim, self._kept).unflatten(-1, (-1, dim))
-        kept = kept.flatten(1, 2)
+        kept = _pages_of(self.values[layer], pages, block_size * dim, self._kept)
+        kept = kept.view(kept.shape[0], -1, dim)
         if self.scales is not None:
             scales = _pages_of(self.scales[layer], pages, block_size, self._gathered_scales)
             out = self._out.take(kept.numel()).view(kept.shape)
