@@ -142,7 +142,9 @@ class GrammarCompiler:
                 del self._outcomes[key]  # our fault, not the grammar's: the next one may have more luck
 
     def _begin_vocabulary(self) -> Future[LLTokenizer]:
-        if self._vocabulary is None and self._end_token_ids:
+        begun = self._vocabulary
+        failed = begun is not None and begun.done() and begun.exception() is not None
+        if (begun is None or failed) and self._end_token_ids:
             self._vocabulary = self._pool.submit(self._new_vocabulary)
         return self._vocabulary or Future()
 

@@ -6,6 +6,7 @@ Owns whether messages are taken. Knows neither what they are nor what a refusal 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ class InboxLimits:
     """Requests held but waiting for their turn; beyond that the answer is that we are busy, at once."""
 
 
-class Intake:
+class Intake(ABC):
     """`_on_message` is called for each message that comes before `stop_taking`, and a few after it."""
 
     def __init__(self, node: Node, subject: str, limits: InboxLimits, queue: str | None) -> None:
@@ -37,11 +38,11 @@ class Intake:
         self._taking = False
 
     @property
-    def num_held(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def num_held(self) -> int: ...
 
-    def _on_message(self, message: BusMessage) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on_message(self, message: BusMessage) -> None: ...
 
     @property
     def _is_full(self) -> bool:

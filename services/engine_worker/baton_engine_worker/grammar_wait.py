@@ -25,8 +25,9 @@ class GrammarWait:
         self._waits = False
 
     def give_up(self) -> bool:
-        """False if there is nothing to give up, since the engine may have the request already."""
-        if self._waits and not self._given_up.done():
+        """False if nobody waits now: the engine may have the request already. If the wait is still to come (a
+        long prompt is read before), it will end as it begins."""
+        if not self._given_up.done():
             self._given_up.set_result(None)
         return self._waits
 

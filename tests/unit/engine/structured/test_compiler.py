@@ -106,6 +106,18 @@ def test_a_fault_of_ours_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     assert grammars.grammar(StructuredOutput(regex="a")) is not None
 
 
+def test_a_vocabulary_that_failed_once_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise MemoryError("no room for the vocabulary")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler_module, "mask_vocabulary", broken)
+        grammars = byte_grammars()
+        with pytest.raises(MemoryError, match="no room"):
+            grammars.grammar(StructuredOutput(regex="a"))
+    assert grammars.grammar(StructuredOutput(regex="a")) is not None
+
+
 def test_a_compilation_without_end_is_ended_and_the_next_one_works() -> None:
     grammars = byte_grammars(CompileLimits(seconds=1.0))
     with pytest.raises(InvalidParameter, match="takes over 1 s to compile, or too much memory"):
