@@ -15,7 +15,7 @@ from baton_contracts.base import WireModel
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import ReplicaHeartbeat
-from baton_contracts.openai_api import DocumentAnswer, ModelCard, ModelList
+from baton_contracts.openai_answers import DocumentAnswer, ModelCard, ModelList
 from baton_contracts.queries import (
     BooksQuery,
     BooksReply,

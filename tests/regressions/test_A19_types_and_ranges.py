@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import http_status
-from baton_contracts.openai_api import ChatCompletionRequest
+from baton_contracts.openai_requests import ChatCompletionRequest
 from baton_edge_api.validation import read_chat
 from tests.support.edge_process import QUESTION, running_edge
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
-from baton_contracts.openai_api import AssistantMessage, ChatCompletionRequest, ChatMessage, ToolMessage
+from baton_contracts.openai_requests import AssistantMessage, ChatCompletionRequest, ChatMessage, ToolMessage
 from baton_contracts.prompt import ChatRequest, Message, Part, Role, Sampling
 from baton_edge_api.formats import structured_output
 from baton_edge_api.json_words import as_text

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from baton_contracts.openai_api import ChatCompletionRequest
 from baton_contracts.openai_formats import JsonSchemaFormat, StructuredOutputs
+from baton_contracts.openai_requests import ChatCompletionRequest
 from baton_contracts.prompt import StructuredOutput
 from baton_edge_api.json_words import as_text, object_text
 from baton_edge_api.refusals import bad_value, not_served

@@ -11,20 +11,20 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from baton_contracts import CONTRACT_VERSION, openai_api
+from baton_contracts import CONTRACT_VERSION, openai_answers, openai_requests
 
 _JSON = "application/json"
 _REF = "#/components/schemas/"
 
 _MODELS = (
-    openai_api.ChatCompletionRequest,
-    openai_api.ChatCompletion,
-    openai_api.ChatCompletionChunk,
-    openai_api.ErrorAnswer,
-    openai_api.ModelCard,
-    openai_api.ModelList,
-    openai_api.DocumentRequest,
-    openai_api.DocumentAnswer,
+    openai_requests.ChatCompletionRequest,
+    openai_answers.ChatCompletion,
+    openai_answers.ChatCompletionChunk,
+    openai_answers.ErrorAnswer,
+    openai_answers.ModelCard,
+    openai_answers.ModelList,
+    openai_requests.DocumentRequest,
+    openai_answers.DocumentAnswer,
 )
 
 _REQUEST_ID_HEADER = {

@@ -21,7 +21,7 @@ from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import parse_request_id
-from baton_contracts.openai_api import DocumentRequest
+from baton_contracts.openai_requests import DocumentRequest
 from baton_contracts.queries import (
     BooksQuery,
     BooksReply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from baton_contracts import openai_tools as wire_tools
-from baton_contracts.openai_api import AssistantMessage, ChatCompletionRequest, ToolMessage
+from baton_contracts.openai_requests import AssistantMessage, ChatCompletionRequest, ToolMessage
 from baton_contracts.prompt import Tool, ToolCall, ToolChoice
 from baton_edge_api.json_words import as_text, plain_json
 from baton_edge_api.refusals import bad_value

@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorCode
-from baton_contracts.openai_api import UNKNOWN_ROLE, AssistantMessage, ChatCompletionRequest
 from baton_contracts.openai_base import TAG_MARK
+from baton_contracts.openai_requests import UNKNOWN_ROLE, AssistantMessage, ChatCompletionRequest
 from baton_contracts.prompt import ChatRequest
 from baton_edge_api.chat_mapping import chat_request
 from baton_edge_api.parameters import INSTEAD, NO_EFFECT, NOT_SERVED

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from baton_contracts.frames import Data, FinishReason, TokenLogprob, ToolCallPiece, Usage
-from baton_contracts.openai_api import ChatCompletion
+from baton_contracts.openai_answers import ChatCompletion
 from baton_contracts.prompt import ToolCall
 from baton_edge_api.answer_objects import AnswerParts, usage_object, whole_answer
 

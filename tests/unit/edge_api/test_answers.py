@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_contracts.openai_api import ErrorAnswer
+from baton_contracts.openai_answers import ErrorAnswer
 from baton_edge_api.answers import error_answer, error_event, retry_headers
 
 TYPES = {

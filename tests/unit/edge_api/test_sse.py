@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton_contracts.frames import Data, RatedToken, TokenLogprob, ToolCallPiece, Usage
-from baton_contracts.openai_api import ChatCompletionChunk
+from baton_contracts.openai_answers import ChatCompletionChunk
 from baton_edge_api import sse
 
 RID = "0af7651916cd43dd8448eb211c80319c"

@@ -1,7 +1,8 @@
-"""The HTTP form of a chat completion: what clients of the OpenAI API send to the edge and get back.
+"""The HTTP form of what clients of the OpenAI API send to the edge.
 
 The relay itself never sees these models: the edge translates. Strict: a number in quotes is not a number.
 What Baton does not serve yet is still described here, as far as its type goes; the edge refuses it.
+What they get back is in `openai_answers`.
 """
 
 from __future__ import annotations
@@ -229,167 +230,9 @@ class ChatCompletionRequest(HttpModel):
     prompt_cache_key: str | None = Field(default=None, description="No effect.")
 
 
-class PromptTokensDetails(HttpModel):
-    cached_tokens: int = Field(ge=0)
-
-
-class CompletionTokensDetails(HttpModel):
-    reasoning_tokens: int = Field(ge=0)
-
-
-class CompletionUsage(HttpModel):
-    """Of all choices together."""
-
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(ge=0)
-    total_tokens: int = Field(ge=0)
-    prompt_tokens_details: PromptTokensDetails
-    completion_tokens_details: CompletionTokensDetails | None = Field(
-        default=None, description="Only there when the model thought first."
-    )
-
-
-class BatonExtras(HttpModel):
-    """Only there when documents were used."""
-
-    citations: list[str] = Field(description="Sources of [1], [2], … in order.")
-
-
-WireFinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
-
-
-class CallFunction(HttpModel):
-    name: str
-    arguments: str = Field(description="JSON text; cut where the answer was cut.")
-
-
-class AnswerToolCall(HttpModel):
-    id: str
-    type: Literal["function"]
-    function: CallFunction
-
-
-class CallFunctionDelta(HttpModel):
-    name: str | None = None
-    arguments: str
-
-
-class ToolCallDelta(HttpModel):
-    """The first of a call has id, type and name; the others go on with its arguments."""
-
-    index: int = Field(ge=0)
-    id: str | None = None
-    type: Literal["function"] | None = None
-    function: CallFunctionDelta
-
-
-class TopLogprob(HttpModel):
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class TokenLogprob(TopLogprob):
-    top_logprobs: list[TopLogprob]
-
-
-class ChoiceLogprobs(HttpModel):
-    content: list[TokenLogprob]
-    refusal: None
-
-
-class AnswerMessage(HttpModel):
-    role: Literal["assistant"]
-    content: str | None = Field(description="Null if the answer is nothing but tool calls.")
-    refusal: None
-    reasoning: str | None = Field(default=None, description="What the model thought first.")
-    reasoning_content: str | None = Field(default=None, description="The same, under its other name.")
-    tool_calls: list[AnswerToolCall] | None = None
-    baton: BatonExtras | None = None
-
-
-class Choice(HttpModel):
-    index: int = Field(ge=0)
-    message: AnswerMessage
-    logprobs: ChoiceLogprobs | None
-    finish_reason: WireFinishReason
-
-
-class ChatCompletion(HttpModel):
-    id: str
-    object: Literal["chat.completion"]
-    created: int = Field(description="Unix time in seconds.")
-    model: str = Field(description="The model that answered.")
-    system_fingerprint: str
-    choices: list[Choice]
-    usage: CompletionUsage
-
-
-class Delta(HttpModel):
-    role: Literal["assistant"] | None = None
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[ToolCallDelta] | None = None
-
-
-class ChunkChoice(HttpModel):
-    index: int = Field(ge=0)
-    delta: Delta
-    logprobs: ChoiceLogprobs | None = Field(description="Of the tokens whose text comes by here.")
-    finish_reason: WireFinishReason | None
-
-
-class ChatCompletionChunk(HttpModel):
-    """One event of a stream. The last one before `[DONE]` has no choices if usage was asked for."""
-
-    id: str
-    object: Literal["chat.completion.chunk"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[ChunkChoice]
-    usage: CompletionUsage | None = None
-    baton: BatonExtras | None = None
-
-
-class ErrorObject(HttpModel):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorAnswer(HttpModel):
-    """Every answer that is not 2xx, and the `data:` of an error event in a stream."""
-
-    error: ErrorObject
-
-
-class ModelCard(HttpModel):
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-    max_model_len: int | None = None
-
-
-class ModelList(HttpModel):
-    object: Literal["list"]
-    data: list[ModelCard]
-
-
 class DocumentRequest(HttpModel):
     """POST /v1/documents: one document; the same content again adds nothing."""
 
     source: str = Field(min_length=1, max_length=512, description="Its name, and its identity.")
     media_type: Literal["text/plain", "text/markdown", "text/html"] = "text/plain"
     text: str = Field(min_length=1)
-
-
-class DocumentAnswer(HttpModel):
-    object: Literal["document"]
-    source: str
-    chunks: int
-    added: int
-    removed: int
