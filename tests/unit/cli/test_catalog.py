@@ -93,3 +93,13 @@ def test_an_error_names_the_entry(old: str, new: str, entry: str) -> None:
 def test_broken_toml_is_a_catalog_error() -> None:
     with pytest.raises(CatalogError, match=r"catalog\.toml"):
         parse_catalog("[models")
+
+
+def test_a_price_is_text_and_not_a_float() -> None:
+    priced = GOOD + '\n[models.tiny.price]\ninput = "1.5"\noutput = "3"\n'
+    price = parse_catalog(priced).models["tiny"].price
+    assert (price.input, price.cached_input, price.output) == (1_500_000, 1_500_000, 3_000_000)
+    with pytest.raises(CatalogError, match=r"models\.tiny\.price\.input: must be a str, is a float"):
+        parse_catalog(priced.replace('"1.5"', "1.5"))
+    with pytest.raises(CatalogError, match=r"price\.prompt: must be one of input, cached_input, output"):
+        parse_catalog(priced.replace("input =", "prompt ="))
