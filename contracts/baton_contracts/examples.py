@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from baton_contracts import frames, handoffs, heartbeats, kv_events, prompt, queries, records, spans
+from baton_contracts import frames, handoffs, heartbeats, kv_events, prompt, queries, records, spans, tokens
 from baton_contracts.base import WireModel
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.errors import ErrorBody
@@ -218,6 +218,33 @@ EXAMPLES: dict[str, WireModel] = {
     ),
     "KvAsk": kv_events.KvAsk(asker="inference_router-0a1b2c3d"),
     "KvAskReply": kv_events.KvAskReply(epoch="5eed5eed5eed5eed", next_seq=2),
+    "TokensQuery": tokens.TokensQuery(model="smollm2-135m", prompt=PROMPT, cache_salt="acme", want="hashes"),
+    "TokensReply": tokens.TokensReply(
+        num_tokens=19,
+        token_ids=(
+            1,
+            9690,
+            198,
+            2683,
+            359,
+            253,
+            5356,
+            5646,
+            11173,
+            3365,
+            3511,
+            308,
+            34519,
+            28,
+            7018,
+            411,
+            407,
+            19712,
+            8182,
+        ),
+        tokenizer="0a1b2c3d4e5f6071",
+        block_hashes=("60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752",),
+    ),
     "SpanBatch": spans.SpanBatch(
         request_id=REQUEST_ID,
         tenant_id="acme",

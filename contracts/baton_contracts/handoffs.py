@@ -81,6 +81,12 @@ class EngineWork(WireModel):
     cache_salt: str = Field(
         default="", description="Prefix cache blocks are shared only under the same salt."
     )
+    prompt_token_ids: tuple[int, ...] = Field(
+        default=(), description="The prompt's tokens, if the router had to ask: not computed a second time."
+    )
+    prompt_tokenizer: str = Field(
+        default="", description="Who made them (TokensReply). An engine with another one makes its own."
+    )
 
 
 class RouteHandoff(Handoff):

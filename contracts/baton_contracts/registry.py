@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter
 
-from baton_contracts import frames, handoffs, heartbeats, kv_events, queries, records, spans
+from baton_contracts import frames, handoffs, heartbeats, kv_events, queries, records, spans, tokens
 from baton_contracts.base import WireModel
 from baton_contracts.subjects import ROOT, Service
 
@@ -231,6 +231,16 @@ CHANNELS: tuple[Channel, ...] = (
         "engine_worker",
         kv_events.KvAskReply,
         "All blocks are told again on kv.REPLICA, in the same numbering.",
+    ),
+    _channel(
+        "tokens",
+        "tokens.{model}.{requestId}",
+        "request",
+        tokens.TokensQuery,
+        "inference_router edge_api",
+        "engine_worker",
+        tokens.TokensReply,
+        "Queue group of the model's ready replicas.",
     ),
     _channel(
         "trace",

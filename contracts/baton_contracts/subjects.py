@@ -36,6 +36,7 @@ LEASE_ALL = f"{ROOT}.lease.*"
 KV_ALL = f"{ROOT}.kv.*"
 KV_ASK_ALL = f"{ROOT}.kv.ask.*"
 BOOKS_ALL = f"{ROOT}.books.*"
+TOKENS_ALL = f"{ROOT}.tokens.*.*"
 CONSOLE_ALL = f"{ROOT}.console.*"
 TRACE_ALL = f"{ROOT}.trace.*"
 AFTER_ALL = f"{ROOT}.after.*.*"
@@ -140,6 +141,15 @@ def books(request_id: str) -> str:
 def console(request_id: str) -> str:
     """Pages and traces."""
     return f"{ROOT}.console.{request_id}"
+
+
+def tokens(model_token: str, request_id: str) -> str:
+    """What a prompt is in the model's tokens; `model_token` as for `replica`."""
+    return f"{ROOT}.tokens.{model_token}.{request_id}"
+
+
+def tokens_of_model(model_token: str) -> str:
+    return f"{ROOT}.tokens.{model_token}.*"
 
 
 def ping(service: Service, instance: str) -> str:

@@ -25,6 +25,7 @@ from baton_engine.errors import (
     QueueFull,
     RequestRejected,
 )
+from baton_engine.kv_cache import prefix_hashes
 from baton_engine.kv_events import BlocksRemoved, BlocksStored, CacheCleared, KVEvent, KVEventBatch
 from baton_engine.llm import LLM, RequestOutput
 from baton_engine.output_format import OutputFormat, ToolCallDelta, ToolCallFormat
@@ -84,4 +85,5 @@ __all__ = [
     "ToolCallDelta",
     "ToolCallFormat",
     "Usage",
+    "prefix_hashes",
 ]

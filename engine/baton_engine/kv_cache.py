@@ -44,6 +44,15 @@ def block_hash(parent: bytes, token_ids: Sequence[int]) -> bytes:
     return hashlib.sha256(parent + array("q", token_ids).tobytes()).digest()
 
 
+def prefix_hashes(token_ids: Sequence[int], block_size: int, salt: str = "") -> list[bytes]:
+    """The chain over the full blocks of `token_ids`."""
+    parent, chain = root_hash(salt), list[bytes]()
+    for start in range(0, len(token_ids) - block_size + 1, block_size):
+        parent = block_hash(parent, token_ids[start : start + block_size])
+        chain.append(parent)
+    return chain
+
+
 class BlockPool:
     """The blocks themselves: reference counts, the free list and the map from hash to block."""
 

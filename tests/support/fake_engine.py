@@ -54,6 +54,7 @@ class FakeTokenizer:
     """One token a word."""
 
     chat_template_source = "{{ messages }}"
+    fingerprint = "words"
     eos_token_ids = frozenset({0})
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -92,6 +92,7 @@ class ByteTokenizer:
     eos_token_ids = frozenset({EOS})
     special_token_ids = frozenset({BOS, EOS})
     chat_template_source = "{{ messages }}"
+    fingerprint = "bytes"
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -7,7 +7,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from baton_contracts import examples, frames, handoffs, heartbeats, kv_events, prompt, records, subjects
+from baton_contracts import (
+    examples,
+    frames,
+    handoffs,
+    heartbeats,
+    kv_events,
+    prompt,
+    records,
+    subjects,
+    tokens,
+)
 from baton_contracts.conformance.probe import Probe, expect
 from baton_contracts.identifiers import new_request_id, subject_token
 
@@ -135,8 +145,8 @@ async def _route(probe: Probe, work: handoffs.EngineWork) -> handoffs.Ack:
 
 
 async def engine_worker(probe: Probe) -> None:
-    """A replica announces itself, answers with numbered frames, tells its KV blocks if it says that it does,
-    and confirms a cancel with freed blocks."""
+    """A replica announces itself, answers with numbered frames, counts a prompt's tokens as it bills
+    them, tells its KV blocks if it says that it does, and confirms a cancel with freed blocks."""
     async with probe.listening(subjects.REPLICA_ALL) as ear:
         message = await ear.next_where(
             "a ready replica", lambda heard: heartbeats.ReplicaHeartbeat.decode(heard.data).state == "ready"
@@ -144,6 +154,7 @@ async def engine_worker(probe: Probe) -> None:
     beat = heartbeats.ReplicaHeartbeat.decode(message.data)
     async with probe.beating():
         await _engine_answers(probe, beat)
+        await _engine_counts_tokens(probe, beat)
         if beat.kv_epoch:
             await _engine_tells_its_blocks(probe, beat)
         await _engine_cancels(probe, beat)
@@ -160,8 +171,25 @@ def _engine_handoff(probe: Probe, model: str, max_tokens: int) -> handoffs.Engin
     )
 
 
-async def _engine_answers(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> None:
+async def _engine_counts_tokens(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> None:
+    query = tokens.TokensQuery(model=beat.model, prompt=_PROMPT, want="hashes")
+    subject = subjects.tokens(subject_token(beat.model), new_request_id())
+    reply = await probe.ask(subject, query.encode(), tokens.TokensReply)
+    expect(reply.error is None, f"the question for a prompt's tokens was answered {reply.error}")
+    expect(reply.num_tokens == len(reply.token_ids) > 0, f"{reply.num_tokens} tokens: {reply.token_ids}")
+    spared = (reply.num_tokens - 1) // reply.block_size
+    expect(len(reply.block_hashes) == spared, f"{len(reply.block_hashes)} block hashes, not {spared}")
+    told = {"prompt_token_ids": reply.token_ids, "prompt_tokenizer": reply.tokenizer}
+    await _engine_answers(probe, beat, told)
+
+
+async def _engine_answers(
+    probe: Probe, beat: heartbeats.ReplicaHeartbeat, told: dict[str, Any] | None = None
+) -> None:
+    """`told`: fields of the work beside the prompt."""
     handoff = _engine_handoff(probe, beat.model, max_tokens=8)
+    if told:
+        handoff = handoff.model_copy(update={"work": handoff.work.model_copy(update=told)})
     rid = handoff.envelope.request_id
     async with probe.listening(subjects.frames(probe.instance, probe.instance, rid)) as ear:
         ack = await probe.ask(subjects.engine(beat.replica, rid), handoff.encode(), handoffs.Ack)
@@ -172,6 +200,9 @@ async def _engine_answers(probe: Probe, beat: heartbeats.ReplicaHeartbeat) -> No
     expect(isinstance(last, frames.End), f"the last frame is {last.kind}")
     if isinstance(last, frames.End):
         usage = last.usage
+        if told:
+            count = len(told["prompt_token_ids"])
+            expect(usage.prompt_tokens == count, f"{usage.prompt_tokens} prompt tokens billed, {count} told")
         expect(usage.completion_tokens == 8, f"asked for 8 tokens, the usage says {usage.completion_tokens}")
         expect(last.finish_reason == "length", f"finish reason {last.finish_reason}, not length")
         expect(last.blocks_freed > 0, "no KV blocks were freed at the end")

@@ -29,10 +29,12 @@ class Tokenizer:
     eos_token_ids: the tokens that end an answer.
     special_token_ids: control tokens, which are never shown; added tokens that carry content, such as
         `<tool_call>`, are not among them.
+    fingerprint: equal ones give equal ids, of texts and of chats.
     """
 
     def __init__(self, files: TokenizerFiles) -> None:
         self._full = files.tokenizer
+        self.fingerprint = files.fingerprint()
         added = files.tokenizer.get_added_tokens_decoder()
         self._protected = protected_tokens(added, files.chat_templates.values())
         self._plain = PlainTextEncoder(files.tokenizer, self._protected)

@@ -5,6 +5,7 @@ Owns file names and the precedence among them. What the content means belongs to
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ class TokenizerFiles:
     special_tokens: dict[str, str]
     chat_templates: dict[str, str]
     stated_eos_ids: frozenset[int]
+
+    def fingerprint(self) -> str:
+        """Of all that decides which ids a text or a chat becomes."""
+        names = json.dumps([self.special_tokens, self.chat_templates], sort_keys=True)
+        return hashlib.sha256(f"{self.tokenizer.to_str()}{names}".encode()).hexdigest()
 
 
 def read_tokenizer_files(path: Path) -> TokenizerFiles:

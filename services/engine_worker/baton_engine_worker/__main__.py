@@ -24,6 +24,7 @@ from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
 from baton_engine_worker.lifecycle import FailureWatch, leave_when_failed, start_engine
+from baton_engine_worker.prompt_tokens import PromptTokens, token_questions
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
 from baton_engine_worker.work import Worker
@@ -48,7 +49,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         await start_engine(engine, heartbeat, bridge)
         await outbox.start()
         dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
-        worker = Worker(engine, outbox, bridge, heartbeat, dialect, settings.default_max_tokens)
+        tokens = PromptTokens(engine, dialect)
+        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, settings.default_max_tokens)
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),
@@ -61,6 +63,7 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         )
         node.add(actor)
         node.add(kv_asks(node, kv_events))
+        node.add(token_questions(node, tokens, settings.model))
         node.supervise("telling KV events", kv_events.run)
         watching = asyncio.create_task(leave_when_failed(watch, actor, node))
         yield

@@ -29,15 +29,13 @@ from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.grammar_wait import GivenUp, GrammarWait
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.phases import record_phases
+from baton_engine_worker.prompt_tokens import PromptTokens
 from baton_engine_worker.steps import StepBridge
 
 log = logging.getLogger(__name__)
 
 LAST_WORD_SECONDS = 2.0
 """How long a request that is being ended may take to say its last word: a step, with much to spare."""
-LONG_PROMPT_CHARACTERS = 16_000
-"""From here on tokenising would hold up the frames of others, so it leaves the event loop."""
-BLOCK_SIZE_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Worker:
     bridge: StepBridge
     heartbeat: Heartbeat
     dialect: Dialect
+    tokens: PromptTokens
     default_max_tokens: int
 
     async def handle(self, ctx: RequestContext, handoff: EngineHandoff) -> None:
@@ -108,11 +107,7 @@ class EngineRun:
     async def _submit(self) -> Admission:
         """Raises EngineError if the engine does not take it, GivenUp if it was cancelled before that."""
         engine, work = self._worker.engine, self._handoff.work
-        whole = (work.prompt, engine.tokenizer, self._worker.dialect)
-        if work.prompt.num_characters > LONG_PROMPT_CHARACTERS:
-            prompt = await asyncio.to_thread(asking.prompt_token_ids, *whole)
-        else:
-            prompt = asking.prompt_token_ids(*whole)
+        prompt = await self._worker.tokens.of_work(work)
         request = asking.engine_request(
             work,
             prompt,
@@ -120,18 +115,13 @@ class EngineRun:
             self._worker.dialect,
             request_id=self._engine_id,
             default_max_tokens=self._worker.default_max_tokens,
-            room=self._room(),
+            room=self._worker.tokens.room,
         )
         if request.sampling.structured is not None:
             prepared = engine.prepare(request.sampling)
             grammar = await self._grammar.until_ready(prepared, self._acknowledge)
             request = replace(request, grammar=grammar)
         return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
-
-    def _room(self) -> int:
-        """Tokens that one request can have in all: of the context, and of the KV pool."""
-        engine = self._worker.engine
-        return min(engine.max_model_len, engine.stats().kv_blocks_total * BLOCK_SIZE_TOKENS + 1)
 
     def _accept(self, admission: Admission) -> None:
         self._ctx.attributes |= {
