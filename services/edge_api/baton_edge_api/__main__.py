@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from baton_common.catalog import catalog_or_exit
 from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_edge_api.server import check_tls, listen
@@ -12,6 +13,7 @@ from baton_edge_api.wiring import wire
 def main() -> None:
     settings = load_settings(EdgeSettings)
     check_tls(settings)
+    catalog_or_exit(settings.home)
     run_service("edge_api", settings, wire(settings, listen(settings)))
 
 

@@ -6,11 +6,11 @@ Owns the last heartbeat of each replica and how old it may be. Picks no replica:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from baton_common.bus import Bus, BusMessage, Subscription
-from baton_common.catalog import Alias
+from baton_common.catalog import Catalog
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.heartbeats import REPLICA_STALE_AFTER_SECONDS, ReplicaHeartbeat
@@ -37,14 +37,14 @@ class ReplicaBoard:
     def __init__(
         self,
         bus: Bus,
-        aliases: Mapping[str, Alias],
+        catalog: Catalog,
         *,
         monotonic: Callable[[], float],
         wall: Callable[[], float],
         stale_after: float = REPLICA_STALE_AFTER_SECONDS,
     ) -> None:
         self._bus = bus
-        self._aliases = aliases
+        self._catalog = catalog
         self._monotonic = monotonic
         self._wall = wall
         self._stale_after = stale_after
@@ -84,16 +84,26 @@ class ReplicaBoard:
         return [heartbeat for heartbeat in self.fresh() if heartbeat.state == "ready"]
 
     def models(self) -> list[ServedModel]:
-        """What can be asked for now: served models, then aliases that stand for one of them."""
+        """What can be asked for now: served models, those of other servers, aliases that stand for one."""
         lengths: dict[str, int] = {}
         for heartbeat in self.ready():
             lengths[heartbeat.model] = max(lengths.get(heartbeat.model, 0), heartbeat.context_length)
         served = [
             ServedModel(name, self._first_seen[name], lengths[name] or None) for name in sorted(lengths)
         ]
+        served += self._of_other_servers(lengths)
+        there = {model.name for model in served}
         served += [
             ServedModel(alias.name, self._started, None)
-            for alias in self._aliases.values()
-            if lengths.keys() & {alias.small, alias.large}
+            for alias in self._catalog.aliases.values()
+            if there & {alias.small, alias.large}
         ]
         return served
+
+    def _of_other_servers(self, served_here: dict[str, int]) -> list[ServedModel]:
+        """No heartbeat tells of them: they are taken to be there."""
+        return [
+            ServedModel(route.name, self._started, route.context_length)
+            for route in self._catalog.routes.values()
+            if not route.needs_replica and route.name not in served_here
+        ]

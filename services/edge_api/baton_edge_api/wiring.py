@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from baton_common.catalog import load_catalog
+from baton_common.catalog import catalog_of
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_common.service import Wire
@@ -35,7 +35,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         ring = KeyRing(settings.dev_key.get_secret_value())
         clock = node.clock
-        replicas = ReplicaBoard(bus, load_catalog().aliases, monotonic=clock.monotonic, wall=clock.wall)
+        replicas = ReplicaBoard(bus, catalog_of(settings.home), monotonic=clock.monotonic, wall=clock.wall)
         metrics = Metrics(replicas.fresh)
         desk = Desk(node, settings.max_in_flight)
         conversations = ConversationLog(bus, settings.max_handoff_bytes)

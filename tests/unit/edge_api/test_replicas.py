@@ -9,9 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from baton_common.bus import BusMessage
-from baton_common.catalog import Alias
+from baton_common.catalog import Alias, Catalog
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
+from baton_common.routes import Route, Target
 from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.frames import Timings, Usage
@@ -40,13 +41,21 @@ class Time:
 
 
 def board(time: Time, bus: MemoryBus | None = None) -> ReplicaBoard:
-    return ReplicaBoard(bus or MemoryBus(), ALIASES, monotonic=time, wall=time, stale_after=2.0)
+    return ReplicaBoard(bus or MemoryBus(), Catalog({}, ALIASES), monotonic=time, wall=time, stale_after=2.0)
 
 
 def beat(replica: str = "r1", model: str = "small", state: State = "ready", **more: Any) -> ReplicaHeartbeat:
     return ReplicaHeartbeat.model_validate(
         {"replica": replica, "model": model, "state": state, "sent_at": 0.0, "context_length": 8192} | more
     )
+
+
+def test_models_of_other_servers_are_listed_without_a_heartbeat() -> None:
+    far = Route("far", (Target("far/0", base_url="https://x.test/v1"),), context_length=4096)
+    here = Route("here", (Target("here/local"),))
+    catalog = Catalog({}, {"best": Alias("best", "far", None, "")}, {"far": far, "here": here})
+    models = ReplicaBoard(MemoryBus(), catalog, monotonic=lambda: 1.0, wall=lambda: 9.0).models()
+    assert [(model.name, model.context_length) for model in models] == [("far", 4096), ("best", None)]
 
 
 def test_models_are_the_ready_ones_and_the_aliases_that_stand_for_them() -> None:
