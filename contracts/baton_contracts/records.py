@@ -5,7 +5,7 @@ The key of each is (request_id, run_id, attempt): delivered twice, it is written
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -46,6 +46,8 @@ class StoredMessage(WireModel):
 class ConversationRecord(WireModel):
     """One exchange: what was asked and what was answered. On `after.conversation.RID`, from the edge."""
 
+    kind: ClassVar[str] = "conversation"
+
     request_id: RequestId
     run_id: str = Field(pattern=r"^[0-9a-f]{8}$")
     conversation_id: str = Field(max_length=64)
@@ -57,3 +59,7 @@ class ConversationRecord(WireModel):
     cut_short: bool = Field(description="True if the client left or the answer failed half-way.")
     finish_reason: FinishReason | None = None
     created_at: float
+
+
+AfterRecord = ConversationRecord
+"""What the edge keeps of an answer; `kind` is a token of the subject."""

@@ -1,33 +1,22 @@
-"""What has come of one answer, and what is kept of it: conversation record, figures of its span, metrics.
+"""What has come of one answer: its parts, when they were sent, how it ended; and the figures made of that.
 
-Owns the text and its times. Knows nothing of how the answer came or how it is sent.
+Knows nothing of how the answer came, in what form it is sent, or what is kept of it.
 """
 
 from __future__ import annotations
 
-from baton_contracts.envelope import Envelope
-from baton_contracts.frames import Data, End, Prologue
-from baton_contracts.prompt import Message
-from baton_contracts.records import ConversationRecord, StoredMessage
+from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
+from baton_contracts.spans import AttributeValue
 from baton_edge_api.answer_objects import AnswerParts
-from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.metrics import Metrics
-from baton_edge_api.request_trace import RequestTrace
-from baton_edge_api.validation import ChatQuestion
 
 
 class AnswerSoFar:
-    def __init__(
-        self, envelope: Envelope, question: ChatQuestion, trace: RequestTrace, began: float, asked_at: float
-    ) -> None:
-        self._envelope = envelope
-        self._question = question
-        self._trace = trace
+    def __init__(self, num_answers: int, began: float) -> None:
+        """`began`: of the loop's clock, in seconds."""
+        self.answers = [AnswerParts() for _ in range(num_answers)]
         self._began = began
-        self._asked_at = asked_at
-        self.answers = [AnswerParts() for _ in range(question.chat.sampling.n)]
         self._times: list[float] = []
-        self._recorded = False
         self.prologue: Prologue | None = None
         self.end: End | None = None
 
@@ -37,32 +26,29 @@ class AnswerSoFar:
             self.answers[frame.index].add(frame)
             self._times.append(at)
 
-    async def keep(self, conversations: ConversationLog, seconds: float, *, cut_short: bool) -> None:
-        """Once: the first call counts. An answer that never began is not kept; of several the first is."""
-        prologue, end = self.prologue, self.end
-        if prologue is None or self._recorded:
-            return
-        self._recorded = True
-        envelope, began, first = self._envelope, self._trace.wall(), self.answers[0]
-        record = ConversationRecord(
-            request_id=envelope.request_id,
-            run_id=envelope.run_id,
-            conversation_id=envelope.conversation_id,
-            tenant=envelope.tenant,
-            model=prologue.model,
-            asked=tuple(_stored(message) for message in self._question.chat.messages),
-            answer=first.text,
-            tool_calls=first.whole_calls,
-            cut_short=cut_short,
-            finish_reason=end.finish_reason if end else None,
-            created_at=self._asked_at,
-        )
-        stored = await conversations.keep(record, seconds)
-        self._trace.span("record", began, stored=stored)
+    @property
+    def model(self) -> str:
+        """The one that answers; empty before it began."""
+        return self.prologue.model if self.prologue else ""
 
-    def describe(self) -> None:
-        """Puts the figures into the attributes of the span."""
-        attributes, times, end = self._trace.attributes, self._times, self.end
+    @property
+    def citations(self) -> tuple[str, ...]:
+        return self.prologue.citations if self.prologue else ()
+
+    @property
+    def usage(self) -> Usage:
+        return self.end.usage if self.end else Usage()
+
+    @property
+    def reasons(self) -> tuple[FinishReason, ...]:
+        """One for each answer that was asked for."""
+        given: tuple[FinishReason, ...] = self.end.reasons if self.end else ("cancelled",)
+        reasons: list[FinishReason] = [*given[: len(self.answers)]]
+        return tuple(reasons + reasons[-1:] * (len(self.answers) - len(reasons)))
+
+    def describe(self, attributes: dict[str, AttributeValue]) -> None:
+        """Puts the figures into the attributes of a span."""
+        times, end = self._times, self.end
         attributes["chunks"] = len(times)
         if times:
             attributes["ttft_ms"] = round((times[0] - self._began) * 1000, 3)
@@ -89,13 +75,3 @@ class AnswerSoFar:
             )
             if self.end.timings:
                 metrics.engine_took(self.prologue.model, self.end.timings)
-
-
-def _stored(message: Message) -> StoredMessage:
-    return StoredMessage(
-        role=message.role,
-        content=message.text,
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-    )

@@ -13,15 +13,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from baton_contracts.errors import ErrorBody
 from baton_edge_api.answers import Answer, error_answer
-from baton_edge_api.chat import ChatEndpoint
 from baton_edge_api.front import Front, send_answer
 from baton_edge_api.metrics import Metrics
+from baton_edge_api.relay_endpoint import RelayEndpoint
 from baton_edge_api.side_endpoints import SideEndpoints
 
 CHAT_PATH = "/v1/chat/completions"
 
 
-def build_app(chat: ChatEndpoint, side: SideEndpoints, metrics: Metrics) -> ASGIApp:
+def build_app(chat: RelayEndpoint, side: SideEndpoints, metrics: Metrics) -> ASGIApp:
     routes = [
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/models", side.models),
@@ -47,7 +47,7 @@ def build_app(chat: ChatEndpoint, side: SideEndpoints, metrics: Metrics) -> ASGI
 class _Routes:
     """Starlette's router behind a shortcut for the one path that must be fast."""
 
-    def __init__(self, routes: list[Route], chat: ChatEndpoint) -> None:
+    def __init__(self, routes: list[Route], chat: RelayEndpoint) -> None:
         self._chat = chat
         self._methods: dict[str, set[str]] = {}
         for route in routes:

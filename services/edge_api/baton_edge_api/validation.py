@@ -7,7 +7,7 @@ chat_mapping's.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -18,8 +18,10 @@ from baton_contracts.openai_base import TAG_MARK
 from baton_contracts.openai_requests import UNKNOWN_ROLE, AssistantMessage, ChatCompletionRequest
 from baton_contracts.prompt import ChatRequest
 from baton_edge_api.chat_mapping import chat_request
+from baton_edge_api.chat_question import ChatQuestion
 from baton_edge_api.parameters import INSTEAD, NO_EFFECT, NOT_SERVED
 from baton_edge_api.refusals import bad_value, not_served
+from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.tools import check_calls
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -31,18 +33,9 @@ _KNOWN_TYPES = (*_OTHER_PARTS, *_OTHER_TOOLS, *_OTHER_FORMATS)
 _TYPE_ERRORS = ("int_from_float", "int_parsing", "float_parsing", "bool_parsing", "model_attributes_type")
 
 
-@dataclass(frozen=True)
-class ChatQuestion:
-    """A validated request: what goes over the relay, and what only the edge needs."""
-
-    chat: ChatRequest
-    include_usage: bool
-    conversation_id: str | None
-    ignored: tuple[str, ...]
-    """Names of parameters without effect, safe to stand in a header."""
-
-    def without_cache(self) -> ChatQuestion:
-        return replace(self, chat=self.chat.model_copy(update={"use_cache": False}))
+def chat_reader(settings: EdgeSettings) -> Callable[[object], ChatQuestion]:
+    strict, limit = settings.strict, settings.max_text_chars
+    return lambda raw: read_chat(raw, strict=strict, max_text_chars=limit)
 
 
 def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion:

@@ -13,17 +13,18 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
-from baton_edge_api.chat import ChatEndpoint
-from baton_edge_api.chat_answer import ChatParts
-from baton_edge_api.conversation_log import ConversationLog
 from baton_edge_api.key_watch import wait_for_keys, watch_keys
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.openapi import document_bytes
+from baton_edge_api.record_log import RecordLog
+from baton_edge_api.relay_answer import RelayParts
+from baton_edge_api.relay_endpoint import RelayEndpoint
 from baton_edge_api.replicas import ReplicaBoard
 from baton_edge_api.server import serving
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
+from baton_edge_api.validation import chat_reader
 
 _FLUSH_SECONDS = 5.0
 _KEYS_SECONDS = 3.0
@@ -38,8 +39,9 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         replicas = ReplicaBoard(bus, catalog_of(settings.home), monotonic=clock.monotonic, wall=clock.wall)
         metrics = Metrics(replicas.fresh)
         desk = Desk(node, settings.max_in_flight)
-        conversations = ConversationLog(bus, settings.max_handoff_bytes)
-        chat = ChatEndpoint(ChatParts(desk, ring, conversations, metrics, settings))
+        record_log = RecordLog(bus, settings.max_handoff_bytes)
+        parts = RelayParts(desk, ring, record_log, metrics, settings)
+        chat = RelayEndpoint(parts, chat_reader(settings))
         side = SideEndpoints(node, ring, replicas, metrics, settings, document_bytes())
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))
@@ -48,7 +50,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         async with serving(build_app(chat, side, metrics), settings, sock):
             yield
             desk.end_all()
-        await conversations.flush(_FLUSH_SECONDS)
+        await record_log.flush(_FLUSH_SECONDS)
         await desk.stop()
         await replicas.stop()
 

@@ -1,7 +1,8 @@
 """The way of one answer: from the relay's frames to the client's bytes, and what is kept of it.
 
 Owns everything from the hand-on to the last byte: stream or whole, errors before and after the first byte, a
-client that leaves. The path of a token is one frame taken, one event made, one write.
+client that leaves. In what form an answer is told is its writer's. The path of a token is one frame taken,
+one event made, one write.
 """
 
 from __future__ import annotations
@@ -14,66 +15,57 @@ from starlette.types import Receive, Send
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
-from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, FinishReason, Prologue
-from baton_edge_api import sse
+from baton_contracts.frames import Data, End, Prologue
 from baton_edge_api.actor import Desk
-from baton_edge_api.answer_objects import whole_answer
 from baton_edge_api.answer_so_far import AnswerSoFar
-from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_answer, error_event
-from baton_edge_api.conversation_log import ConversationLog
+from baton_edge_api.answers import NO_STORE, Answer, HeaderList
+from baton_edge_api.client_side import ClientSide
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted, Interruption, Patience, Watchdog
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
+from baton_edge_api.question import Ending, Question
+from baton_edge_api.record_log import RecordLog
 from baton_edge_api.relay_call import CancelOutcome, RelayCall
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.validation import ChatQuestion
-
-_SSE_HEADERS: HeaderList = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-
 
 _END_SECONDS = 0.3
 """How long the end of a cancelled answer is waited for: it says what was used until then."""
 
 
 @dataclass(frozen=True)
-class ChatParts:
-    """What a chat request needs of the process."""
+class RelayParts:
+    """What a request over the relay needs of the process."""
 
     desk: Desk
     ring: KeyRing
-    conversations: ConversationLog
+    record_log: RecordLog
     metrics: Metrics
     settings: EdgeSettings
 
 
-class ChatAnswer:
+class RelayAnswer:
     def __init__(
         self,
-        parts: ChatParts,
+        parts: RelayParts,
         exchange: Exchange,
         envelope: Envelope,
-        question: ChatQuestion,
+        question: Question,
         queue: FrameQueue,
         trace: RequestTrace,
         send: Send,
     ) -> None:
         self._settings = settings = parts.settings
-        self._conversations = parts.conversations
+        self._record_log = parts.record_log
         self._metrics = parts.metrics
         self._exchange = exchange
         self._envelope = envelope
         self._question = question
+        self._writer = question.writer(envelope, int(exchange.started))
         self._trace = trace
-        self._send = send
         self._interruption = Interruption()
         self.trip = self._interruption.trip
         """Ends it from outside."""
@@ -85,11 +77,11 @@ class ChatAnswer:
             total=settings.request_timeout,
         )
         self._watchdog = Watchdog(patience, self._interruption.trip)
+        self._client = ClientSide(exchange, self._watchdog, send, settings.write_timeout)
         self._now = asyncio.get_running_loop().time
         began = self._now() - max(0.0, time.time() - exchange.started)
-        self._so_far = AnswerSoFar(envelope, question, trace, began, exchange.started)
-        self._streaming = False
-        """Events may be written: the stream has begun and has not ended."""
+        self._so_far = AnswerSoFar(question.chat.sampling.n, began)
+        self._kept = False
         self._last_byte = 0.0
         """Unix time at which the client got its last byte, or was given up."""
 
@@ -97,19 +89,20 @@ class ChatAnswer:
         client = asyncio.create_task(self._watch_client(receive))
         self._watchdog.start()
         status = "ok"
+        ending = Ending()
         try:
             async with self._interruption:
                 await self._relay()
         except RequestFailed as failed:
             status = "error"
-            await self._fail(failed.error)
+            ending = await self._fail(failed.error)
         except Interrupted as interrupted:
-            status = await self._give_up(interrupted.interrupt)
+            status, ending = await self._give_up(interrupted.interrupt)
         finally:
             self._watchdog.stop()
             client.cancel()
             self._call.close()
-        await self._settle(status)
+        await self._settle(status, ending)
 
     async def _watch_client(self, receive: Receive) -> None:
         while True:
@@ -119,104 +112,56 @@ class ChatAnswer:
                 return
 
     async def _relay(self) -> None:
-        question = self._question
-        self._trace.admitted(model=question.chat.model, stream=question.chat.stream)
-        instance = await self._call.hand_on(question.chat, self._settings.max_handoff_bytes)
+        chat = self._question.chat
+        self._trace.admitted(model=chat.model, stream=chat.stream)
+        instance = await self._call.hand_on(chat, self._settings.max_handoff_bytes)
         self._trace.handed_on(instance)
         prologue = self._so_far.prologue = await self._call.begin()
         self._trace.prologue()
-        if question.chat.stream:
+        if chat.stream:
             await self._stream(prologue)
         else:
             await self._whole(prologue)
         self._last_byte = self._trace.wall()
 
-    # A stream
-
     async def _stream(self, prologue: Prologue) -> None:
-        question = self._question
-        created = int(self._exchange.started)
-        chunks = sse.ChunkWriter(
-            self._envelope.request_id, prologue.model, created, include_usage=question.include_usage
-        )
-        headers = [*_SSE_HEADERS, *self._baton_headers(prologue)]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._write(b"".join(map(chunks.role, range(question.chat.sampling.n))))
-        self._watchdog.streams(self._ping)
-        end = await self._pump(chunks)
-        await self._write(chunks.finish(self._reasons(end), prologue.citations) + self._usage(chunks, end))
-        await self._keep(cut_short=False)
-        await self._write(sse.DONE, more=False)
+        client, writer, so_far = self._client, self._writer, self._so_far
+        await client.begin_stream(self._baton_headers(prologue))
+        await client.write(writer.begin(prologue))
+        client.ping_when_silent()
+        await self._pump_stream()
+        await client.write(writer.finish(so_far))
+        await self._keep(Ending())
+        await client.write(writer.last(so_far), more=False)
 
-    async def _pump(self, chunks: sse.ChunkWriter) -> End:
+    async def _pump_stream(self) -> None:
+        watchdog, event_of, write = self._watchdog, self._writer.data, self._client.write
         while isinstance(frame := await self._call.next(), Data):
-            self._watchdog.last_frame = self._now()
-            if event := chunks.data(frame):
-                await self._write(event)
-                self._so_far.add(frame, self._watchdog.last_write)
-        return self._ended(frame)
-
-    @staticmethod
-    def _usage(chunks: sse.ChunkWriter, end: End) -> bytes:
-        return chunks.usage(end.usage) if chunks.include_usage else b""
-
-    async def _write(self, event: bytes, *, more: bool = True) -> None:
-        watchdog = self._watchdog
-        self._streaming = more
-        watchdog.writing_since = self._now()
-        await self._send({"type": "http.response.body", "body": event, "more_body": more})
-        watchdog.writing_since = None
-        watchdog.last_write = self._now()
-
-    def _ping(self) -> None:
-        spawn(self._send_ping())
-
-    async def _send_ping(self) -> None:
-        if self._streaming:
-            await self._send({"type": "http.response.body", "body": sse.PING, "more_body": True})
-
-    # A whole answer
+            watchdog.last_frame = self._now()
+            if event := event_of(frame):
+                await write(event)
+                self._so_far.add(frame, watchdog.last_write)
+        self._ended(frame)
 
     async def _whole(self, prologue: Prologue) -> None:
+        writer, so_far = self._writer, self._so_far
+        writer.begin(prologue)
         while isinstance(frame := await self._call.next(), Data):
             self._watchdog.last_frame = self._now()
-            self._so_far.add(frame, self._watchdog.last_frame)
-        end = self._ended(frame)
-        await self._keep(cut_short=False)
-        body = whole_answer(
-            self._envelope.request_id,
-            prologue.model,
-            int(self._exchange.started),
-            self._so_far.answers,
-            self._reasons(end),
-            end.usage,
-            prologue.citations,
-            with_logprobs=self._question.chat.sampling.logprobs is not None,
-        )
-        await self._send_whole(Answer(200, body, [NO_STORE, *self._baton_headers(prologue)]))
+            writer.data(frame)
+            so_far.add(frame, self._watchdog.last_frame)
+        self._ended(frame)
+        writer.finish(so_far)
+        await self._keep(Ending())
+        answer = Answer(200, writer.last(so_far), [NO_STORE, *self._baton_headers(prologue)])
+        await self._client.send_whole(answer)
 
-    async def _send_whole(self, answer: Answer) -> None:
-        watchdog = self._watchdog
-        watchdog.writing_since = self._now()
-        headers = answer.all_headers()
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": answer.body})
-        watchdog.writing_since = None
-
-    # Both
-
-    def _ended(self, end: End) -> End:
+    def _ended(self, end: End) -> None:
         """The last frame, if it is the end of an answer; one that others cancelled is none."""
         self._so_far.end = end
         if end.finish_reason == "cancelled":
             text = "The request was cancelled before its answer was complete."
             raise RequestFailed.because("client_closed_request", text)
-        return end
-
-    def _reasons(self, end: End) -> tuple[FinishReason, ...]:
-        """One for each answer that was asked for."""
-        reasons = end.reasons[: len(self._so_far.answers)]
-        return reasons + reasons[-1:] * (len(self._so_far.answers) - len(reasons))
 
     def _baton_headers(self, prologue: Prologue | None) -> HeaderList:
         headers = [(b"x-conversation-id", self._envelope.conversation_id.encode())]
@@ -230,38 +175,49 @@ class ChatAnswer:
             ]
         return headers
 
-    async def _keep(self, *, cut_short: bool) -> None:
-        await self._so_far.keep(self._conversations, self._settings.record_seconds, cut_short=cut_short)
+    async def _keep(self, ending: Ending) -> None:
+        """Once: the first call counts. An answer that never began is not kept."""
+        if self._so_far.prologue is None or self._kept:
+            return
+        self._kept = True
+        began = self._trace.wall()
+        records = self._question.records(self._envelope, self._so_far, ending, self._exchange.started)
+        if records:
+            stored = await self._record_log.keep(records, self._settings.record_seconds)
+            self._trace.span("record", began, stored=stored)
 
     # Ends that are not wanted
 
-    async def _fail(self, error: ErrorBody) -> None:
+    async def _fail(self, error: ErrorBody) -> Ending:
         """The relay said no, or broke: the client is told, in the form that still fits."""
+        ending = Ending(cut_short=True, error=error)
         cancelling = self._start_cancel("lease_lost")
-        await self._tell(error)
+        await self._tell(ending, error)
         self._last_byte = self._trace.wall()
-        await self._finish_cancel(cancelling)
+        await self._finish_cancel(cancelling, ending)
+        return ending
 
-    async def _give_up(self, interrupt: Interrupt) -> str:
+    async def _give_up(self, interrupt: Interrupt) -> tuple[str, Ending]:
         """The rest of the relay is told first; then the client, if it is there and listens."""
+        ending = Ending(cut_short=True, error=interrupt.error)
         cancelling = self._start_cancel(interrupt.cancel)
         self._trace.attributes["reason"] = interrupt.error.code
         if interrupt.cancel == "slow_consumer":
             self._metrics.failed(interrupt.error.code, interrupt.error.stop)
-            self._exchange.abort()
+            self._client.abort()
         elif interrupt.cancel != "client_disconnected":
-            await self._tell(interrupt.error)
+            await self._tell(ending, interrupt.error)
         self._last_byte = self._trace.wall()
-        await self._finish_cancel(cancelling)
-        return "cancelled" if interrupt.cancel == "client_disconnected" else "error"
+        await self._finish_cancel(cancelling, ending)
+        return ("cancelled" if interrupt.cancel == "client_disconnected" else "error"), ending
 
     def _start_cancel(self, reason: CancelReason) -> asyncio.Task[CancelOutcome] | None:
         return None if self._call.over else asyncio.create_task(self._call.cancel(reason))
 
-    async def _finish_cancel(self, cancelling: asyncio.Task[CancelOutcome] | None) -> None:
+    async def _finish_cancel(self, cancelling: asyncio.Task[CancelOutcome] | None, ending: Ending) -> None:
         if cancelling is None:
             return
-        await self._keep(cut_short=True)
+        await self._keep(ending)
         outcome = await cancelling
         if self._so_far.prologue and self._so_far.end is None:
             self._so_far.end = await self._call.last_frame(_END_SECONDS)
@@ -269,27 +225,21 @@ class ChatAnswer:
         if outcome.blocks_freed is not None:
             self._trace.attributes["blocks_freed"] = outcome.blocks_freed
 
-    async def _tell(self, error: ErrorBody) -> None:
+    async def _tell(self, ending: Ending, error: ErrorBody) -> None:
+        """What a stream has brought so far is kept before its last event, as that of a good end is."""
         self._metrics.failed(error.code, error.stop)
         self._trace.attributes["error"] = error.code
-        try:
-            async with asyncio.timeout(self._settings.write_timeout):
-                if self._streaming:
-                    await self._write(error_event(error), more=False)
-                elif self._exchange.status:
-                    self._exchange.abort()
-                else:
-                    answer = error_answer(error)
-                    answer.headers.extend(self._baton_headers(self._call.prologue))
-                    await self._send_whole(answer)
-        except TimeoutError:
-            self._exchange.abort()
+        event = b""
+        if self._client.is_streaming:
+            event = self._writer.broken(error, self._so_far)
+            await self._keep(ending)
+        await self._client.tell(error, event, self._baton_headers(self._call.prologue))
 
     # After the last byte
 
-    async def _settle(self, status: str) -> None:
-        await self._keep(cut_short=True)
-        self._so_far.describe()
+    async def _settle(self, status: str, ending: Ending) -> None:
+        await self._keep(ending)
+        self._so_far.describe(self._trace.attributes)
         if status == "ok":
             self._so_far.count(self._metrics, self._now())
         tenant_id = self._envelope.tenant.tenant_id

@@ -1,4 +1,4 @@
-"""Hands finished exchanges to after-answer: stored before the answer ends if possible, later if not.
+"""Hands what is kept of answers to after-answer: stored before the answer ends if possible, later if not.
 
 Owns what could not be stored yet. A record is lost only with this process, or when MAX_WAITING others wait.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from baton_common.bus import Bus
 from baton_common.errors import BusError
 from baton_contracts import subjects
-from baton_contracts.records import ConversationRecord
+from baton_contracts.records import AfterRecord
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ MAX_WAITING = 1000
 RETRY_SECONDS = 1.0
 
 
-class ConversationLog:
+class RecordLog:
     def __init__(self, bus: Bus, max_bytes: int) -> None:
         self._bus = bus
         self._max_bytes = max_bytes
@@ -29,31 +30,32 @@ class ConversationLog:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    async def keep(self, record: ConversationRecord, seconds: float) -> bool:
-        """True when it is stored. After `seconds` it goes on in the background and the answer is False."""
+    async def keep(self, records: Sequence[AfterRecord], seconds: float) -> bool:
+        """True when they are stored. After `seconds` it goes on in the background and the answer is False."""
         if len(self._waiting) >= MAX_WAITING:
-            log.error("conversation of %s dropped: %d wait already", record.request_id, MAX_WAITING)
+            log.error("records of %s dropped: %d wait already", records[0].request_id, MAX_WAITING)
             return False
-        task = asyncio.create_task(self._store(record))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
-        done, _ = await asyncio.wait((task,), timeout=seconds)
-        return bool(done)
+        tasks = [asyncio.create_task(self._store(record)) for record in records]
+        for task in tasks:
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+        _, late = await asyncio.wait(tasks, timeout=seconds)
+        return not late
 
-    async def _store(self, record: ConversationRecord) -> None:
-        subject = subjects.after("conversation", record.request_id)
-        message_id = f"{record.request_id}-{record.run_id}-conversation"
+    async def _store(self, record: AfterRecord) -> None:
+        subject = subjects.after(record.kind, record.request_id)
+        message_id = f"{record.request_id}-{record.run_id}-{record.kind}"
         payload = self._fitting(record)
         while True:
             try:
                 await self._bus.publish_durable(subject, payload, message_id=message_id)
             except BusError as error:
-                log.warning("conversation of %s not stored yet: %s", record.request_id, error)
+                log.warning("%s of %s not stored yet: %s", record.kind, record.request_id, error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
 
-    def _fitting(self, record: ConversationRecord) -> bytes:
+    def _fitting(self, record: AfterRecord) -> bytes:
         """What is too large for the bus would never be stored: its answer is cut, and marked so."""
         payload = record.encode()
         while len(payload) > self._max_bytes and record.answer:
@@ -68,7 +70,7 @@ class ConversationLog:
             return
         _, late = await asyncio.wait(set(self._waiting), timeout=seconds)
         if late:
-            log.error("%d conversations could not be stored", len(late))
+            log.error("%d records could not be stored", len(late))
             for task in late:
                 task.cancel()
             await asyncio.wait(late)

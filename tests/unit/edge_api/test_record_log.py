@@ -8,8 +8,8 @@ import pytest
 from baton_common.memory_bus import MemoryBus
 from baton_contracts.envelope import Tenant
 from baton_contracts.records import ConversationRecord, StoredMessage
-from baton_edge_api import conversation_log
-from baton_edge_api.conversation_log import ConversationLog
+from baton_edge_api import record_log
+from baton_edge_api.record_log import RecordLog
 
 RID = "0af7651916cd43dd8448eb211c80319c"
 SUBJECT = f"baton.v1.after.conversation.{RID}"
@@ -31,23 +31,23 @@ def record(answer: str = "Hi") -> ConversationRecord:
 
 async def test_a_record_is_stored_under_its_run() -> None:
     bus = MemoryBus()
-    assert await ConversationLog(bus, 10_000).keep(record(), 1) is True
+    assert await RecordLog(bus, 10_000).keep([record()], 1) is True
     assert bus.stored[SUBJECT] == {f"{RID}-00000001-conversation": record().encode()}
 
 
 async def test_the_same_record_twice_is_stored_once() -> None:
     bus = MemoryBus()
-    log = ConversationLog(bus, 10_000)
-    await log.keep(record(), 1)
-    await log.keep(record(), 1)
+    log = RecordLog(bus, 10_000)
+    await log.keep([record()], 1)
+    await log.keep([record()], 1)
     assert len(bus.stored[SUBJECT]) == 1
 
 
 async def test_while_the_bus_is_away_it_waits_behind_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation_log, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(record_log, "RETRY_SECONDS", 0)
     bus = MemoryBus(online=False)
-    log = ConversationLog(bus, 10_000)
-    assert await log.keep(record(), 0.001) is False
+    log = RecordLog(bus, 10_000)
+    assert await log.keep([record()], 0.001) is False
     assert log.num_waiting == 1
     bus.online = True
     await log.flush(5)
@@ -56,17 +56,17 @@ async def test_while_the_bus_is_away_it_waits_behind_the_answer(monkeypatch: pyt
 
 
 async def test_what_can_not_be_stored_does_not_hold_up_the_end() -> None:
-    log = ConversationLog(MemoryBus(online=False), 10_000)
-    assert await log.keep(record(), 0.001) is False
+    log = RecordLog(MemoryBus(online=False), 10_000)
+    assert await log.keep([record()], 0.001) is False
     await log.flush(0.001)
     await asyncio.sleep(0)
     assert log.num_waiting == 0
 
 
 async def test_memory_for_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation_log, "MAX_WAITING", 1)
-    log = ConversationLog(MemoryBus(online=False), 10_000)
-    results: list[Any] = [await log.keep(record(), 0.001) for _ in range(2)]
+    monkeypatch.setattr(record_log, "MAX_WAITING", 1)
+    log = RecordLog(MemoryBus(online=False), 10_000)
+    results: list[Any] = [await log.keep([record()], 0.001) for _ in range(2)]
     assert results == [False, False]
     assert log.num_waiting == 1
     await log.flush(0.001)
@@ -74,7 +74,7 @@ async def test_memory_for_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 async def test_an_answer_too_large_for_the_bus_is_cut_and_marked() -> None:
     bus = MemoryBus()
-    await ConversationLog(bus, 1000).keep(record("x" * 5000), 1)
+    await RecordLog(bus, 1000).keep([record("x" * 5000)], 1)
     stored = ConversationRecord.decode(next(iter(bus.stored[SUBJECT].values())))
     assert stored.cut_short is True
     assert stored.answer == "x" * 625

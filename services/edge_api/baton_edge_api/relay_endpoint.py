@@ -1,32 +1,41 @@
-"""POST /v1/chat/completions: from HTTP to a request on the relay.
+"""An endpoint that the relay answers: from HTTP to a request on the relay.
 
-Owns the order of the checks (key, seat, body, validation) and what the envelope says. The way of the answer
-is chat_answer's.
+Owns the order of the checks (key, seat, body, validation) and what the envelope says. What a body means is
+its reader's; the way of the answer is relay_answer's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope, Send
 
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Envelope, Tenant
 from baton_edge_api.body import read_body
-from baton_edge_api.chat_answer import ChatAnswer, ChatParts
 from baton_edge_api.exchange import Exchange, exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.question import Question
+from baton_edge_api.relay_answer import RelayAnswer, RelayParts
 from baton_edge_api.request_trace import RequestTrace
-from baton_edge_api.validation import ChatQuestion, read_chat
 
 _BIG_BODY = 256 * 1024
 """Parsed in a thread, so that other streams go on."""
 
 
-class ChatEndpoint:
-    def __init__(self, parts: ChatParts) -> None:
+Read = Callable[[object], Question]
+"""What the JSON of a body asks for. Pure, maybe slow. Raises RequestFailed, naming the parameter."""
+Complete = Callable[[Question, Tenant, str], Awaitable[Question]]
+"""Adds what must be asked for, given the tenant and the request id. Raises RequestFailed."""
+
+
+class RelayEndpoint:
+    def __init__(self, parts: RelayParts, read: Read, complete: Complete | None = None) -> None:
         self._parts = parts
+        self._read_json = read
+        self._complete = complete
         self.is_in_flight = parts.desk.is_in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,17 +46,19 @@ class ChatEndpoint:
         with parts.desk.seat(exchange.request_id) as queue, parts.metrics.in_flight.track_inprogress():
             try:
                 question = await self._read(scope, receive, exchange, trace)
+                if self._complete:
+                    question = await self._complete(question, tenant, exchange.request_id)
             except RequestFailed as failed:
                 await self._trace_refusal(exchange, tenant, trace, failed)
                 raise
             envelope = self._envelope(exchange, tenant, question, trace)
-            answer = ChatAnswer(parts, exchange, envelope, question, queue, trace, send)
+            answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send)
             parts.desk.can_be_ended(envelope.request_id, answer.trip)
             await answer.run(receive)
 
     async def _read(
         self, scope: Scope, receive: Receive, exchange: Exchange, trace: RequestTrace
-    ) -> ChatQuestion:
+    ) -> Question:
         settings = self._parts.settings
         body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_timeout)
         exchange.body_read = True
@@ -60,16 +71,15 @@ class ChatEndpoint:
             return question.without_cache()
         return question
 
-    def _understand(self, body: bytes) -> ChatQuestion:
-        settings = self._parts.settings
+    def _understand(self, body: bytes) -> Question:
         try:
             raw = parse_json(body)
         except NotJson as error:
             raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-        return read_chat(raw, strict=settings.strict, max_text_chars=settings.max_text_chars)
+        return self._read_json(raw)
 
     def _envelope(
-        self, exchange: Exchange, tenant: Tenant, question: ChatQuestion, trace: RequestTrace
+        self, exchange: Exchange, tenant: Tenant, question: Question, trace: RequestTrace
     ) -> Envelope:
         now = trace.wall()
         return Envelope(

@@ -1,0 +1,90 @@
+"""A chat completion as the way of an answer needs it: the question, and its two forms of answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baton_contracts.envelope import Envelope
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Data, Prologue
+from baton_edge_api import sse
+from baton_edge_api.answer_objects import whole_answer
+from baton_edge_api.answer_so_far import AnswerSoFar
+from baton_edge_api.answers import error_event
+from baton_edge_api.question import AnswerWriter, Question
+
+
+@dataclass(frozen=True)
+class ChatQuestion(Question):
+    include_usage: bool = False
+
+    def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
+        sampling = self.chat.sampling
+        if self.chat.stream:
+            return ChatStream(envelope.request_id, created, sampling.n, include_usage=self.include_usage)
+        return WholeChat(envelope.request_id, created, with_logprobs=sampling.logprobs is not None)
+
+
+class ChatStream:
+    """Chunks, then `[DONE]`."""
+
+    def __init__(self, request_id: str, created: int, num_answers: int, *, include_usage: bool) -> None:
+        self._request_id = request_id
+        self._created = created
+        self._num_answers = num_answers
+        self._include_usage = include_usage
+        self.data = _not_begun
+
+    def begin(self, prologue: Prologue) -> bytes:
+        self._chunks = chunks = sse.ChunkWriter(
+            self._request_id, prologue.model, self._created, include_usage=self._include_usage
+        )
+        self.data = chunks.data
+        return b"".join(map(chunks.role, range(self._num_answers)))
+
+    def finish(self, so_far: AnswerSoFar) -> bytes:
+        usage = self._chunks.usage(so_far.usage) if self._include_usage else b""
+        return self._chunks.finish(so_far.reasons, so_far.citations) + usage
+
+    def last(self, so_far: AnswerSoFar) -> bytes:
+        return sse.DONE
+
+    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
+        return error_event(error)
+
+
+def _not_begun(frame: Data) -> bytes:
+    raise AssertionError("a stream begins with its prologue")
+
+
+class WholeChat:
+    """One object at the end."""
+
+    def __init__(self, request_id: str, created: int, *, with_logprobs: bool) -> None:
+        self._request_id = request_id
+        self._created = created
+        self._with_logprobs = with_logprobs
+
+    def begin(self, prologue: Prologue) -> bytes:
+        return b""
+
+    def data(self, frame: Data) -> bytes:
+        return b""
+
+    def finish(self, so_far: AnswerSoFar) -> bytes:
+        return b""
+
+    def last(self, so_far: AnswerSoFar) -> bytes:
+        return whole_answer(
+            self._request_id,
+            so_far.model,
+            self._created,
+            so_far.answers,
+            so_far.reasons,
+            so_far.usage,
+            so_far.citations,
+            with_logprobs=self._with_logprobs,
+        )
+
+    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
+        return b""
