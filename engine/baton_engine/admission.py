@@ -127,9 +127,13 @@ def build_request(
         raise InvalidParameter("priority", f"priority is {asked.priority}; at most ±{MAX_PRIORITY} is taken.")
     prompt = _prompt_of(asked, tokenizer)
     resume = _checked_ids("resume_token_ids", asked.resume_token_ids, limits.vocab_size)
+    others = tuple(_checked_ids("resume_others", ids, limits.vocab_size) for ids in asked.resume_others)
     sampling = asked.sampling
-    if resume and sampling.n > 1:
-        raise InvalidParameter("n", f"n is {sampling.n}, but resume_token_ids continue one answer only.")
+    if len(others) >= sampling.n:
+        text = f"resume_others continues {len(others)} further answers, but n is {sampling.n}."
+        raise InvalidParameter("resume_others", text)
+    if resume:  # whoever gave those tokens has told the prompt's, too
+        sampling = replace(sampling, prompt_logprobs=None)
     stops = frozenset(_checked_ids("stop_token_ids", sampling.stop_token_ids, limits.vocab_size))
     prompt = _checked_ids("prompt", prompt, limits.vocab_size)
     if not prompt:
@@ -145,6 +149,7 @@ def build_request(
         stop_token_ids=stops,
         end_token_ids=frozenset() if sampling.ignore_eos else limits.end_token_ids,
         resume_token_ids=resume,
+        resume_others=others,
         bad_words=_spellings(sampling.bad_words, tokenizer, limits.vocab_size),
         grammar=asked.grammar or grammars.grammar(sampling.structured),
         cache_salt=asked.cache_salt,

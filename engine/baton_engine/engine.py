@@ -113,8 +113,12 @@ class EngineCore:
             return
         self._writers.setdefault(request.request_id, {})[request.index] = writer
         ending = writer.ending_of_resumed()
-        if ending is not None:
-            self._ended_at_birth.append(self._finish(request, ending))
+        if ending is None:
+            return
+        if request.forked_from is None:
+            self._add_forks(request)  # before its end, which would be that of all
+        ending = writer.concluded(ending)
+        self._ended_at_birth.append(self._finish(request, ending, flush=False))
 
     def step(self) -> list[RequestDelta]:
         """One step over the whole batch; the deltas of all requests that it moved."""
@@ -217,7 +221,7 @@ class EngineCore:
             request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
             if request.forked_from is None:
                 self.totals.prefix_hit_tokens += request.num_cached_tokens
-                self.waiting_room.scheduled(request.request_id)
+            self.waiting_room.scheduled(request.request_id)
 
     def _note_prefills(self, plan: StepPlan, started_at: float) -> None:
         seconds = time.time() - started_at
@@ -243,8 +247,7 @@ class EngineCore:
             return self._fail_without_token(request)
         if first and request.forked_from is None:
             self.totals.prompt_tokens += request.num_prompt_tokens
-            for index in range(1, request.sampling.n):
-                self.add(request.fork(index))
+            self._add_forks(request)
         self.totals.generation_tokens += 1
         try:
             part, ending = self._writers[request.request_id][request.index].push(token.token_id)
@@ -265,6 +268,10 @@ class EngineCore:
             )
         last = self._finish(request, ending, part)
         return replace(last, token_ids=(token.token_id,), logprobs=logprobs, prompt_logprobs=prompt)
+
+    def _add_forks(self, request: Request) -> None:
+        for index in range(1, request.sampling.n):
+            self.add(request.fork(index))
 
     def _fail_without_token(self, request: Request) -> RequestDelta:
         matcher = request.matcher

@@ -36,22 +36,19 @@ class AnswerWriter:
             self._reader = AnswerReader(request.output_format, seed)
         self._resumed_ending: Ending | None = None
         for index, token_id in enumerate(request.resume_token_ids, start=1):
-            _, self._resumed_ending = self._advance(token_id, index)
+            _, self._resumed_ending = self._read(token_id, index)
             if self._resumed_ending is not None:
+                self.flush()  # sent by whoever sent the last token
                 break
 
     def ending_of_resumed(self) -> Ending | None:
-        """Set if the resumed tokens already complete the answer: then there is nothing to run."""
+        """Set if the resumed tokens already complete the answer: then there is nothing to run, nor to say."""
         return self._resumed_ending
 
     def push(self, token_id: int) -> tuple[AnswerPart, Ending | None]:
         """Adds a new token: what may be sent now, and how the answer ended if it did."""
         self.request.token_ids.append(token_id)
-        was_thinking = self._reader is not None and self._reader.is_thinking
-        part, ending = self._advance(token_id, self.request.num_answer_tokens)
-        if was_thinking or (self._reader is not None and self._reader.is_thinking):
-            self.request.num_reasoning_tokens += 1
-        return part, ending
+        return self._read(token_id, self.request.num_answer_tokens)
 
     def flush(self) -> AnswerPart:
         """What was held back; the answer has ended, so it can't become more."""
@@ -65,6 +62,13 @@ class AnswerWriter:
         if ending.reason == "stop" and self._reader is not None and self._reader.num_calls:
             return replace(ending, reason="tool_calls")
         return ending
+
+    def _read(self, token_id: int, num_answer_tokens: int) -> tuple[AnswerPart, Ending | None]:
+        was_thinking = self._reader is not None and self._reader.is_thinking
+        part, ending = self._advance(token_id, num_answer_tokens)
+        if was_thinking or (self._reader is not None and self._reader.is_thinking):
+            self.request.num_reasoning_tokens += 1
+        return part, ending
 
     def _advance(self, token_id: int, num_answer_tokens: int) -> tuple[AnswerPart, Ending | None]:
         text, ending = self._decode(token_id, num_answer_tokens)

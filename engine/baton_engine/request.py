@@ -31,7 +31,8 @@ class EngineRequest:
 
     With sampling.n over 1 the answers share the prompt's blocks; each delta says which answer it is for.
     resume_token_ids are tokens that another engine already gave for this request: the answer goes on behind
-    them, they count towards max_tokens, and neither their ids nor their text are sent again.
+    them, they count towards max_tokens, and neither their ids nor their text are sent again. resume_others
+    holds those of the further answers, from index 1 on.
     A lower priority number is served earlier; waiting makes up for it (`queue_order.py`).
     Requests with different cache_salt never share KV blocks.
     output_format says which parts of the answer are told apart: thinking, tool calls.
@@ -45,6 +46,7 @@ class EngineRequest:
     template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
     sampling: SamplingParams = field(default_factory=SamplingParams)
     resume_token_ids: Sequence[int] = ()
+    resume_others: Sequence[Sequence[int]] = ()
     cache_salt: str = ""
     priority: int = 0
     output_format: OutputFormat = PLAIN
@@ -84,7 +86,7 @@ class Timings:
 @dataclass(frozen=True)
 class Usage:
     """cached_tokens: prompt tokens found in the prefix cache. completion_tokens leaves out resumed ones.
-    reasoning_tokens: how many of them were thinking."""
+    reasoning_tokens: how many of the answer's tokens were thinking, resumed ones included."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -195,6 +197,7 @@ class Request:
     stop_token_ids: frozenset[int] = frozenset()
     end_token_ids: frozenset[int] = frozenset()
     resume_token_ids: tuple[int, ...] = ()
+    resume_others: tuple[tuple[int, ...], ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     grammar: Grammar | None = None
     cache_salt: str = ""
@@ -238,6 +241,7 @@ class Request:
             seed=choice_seed(self.seed, index),
             stop_token_ids=self.stop_token_ids,
             end_token_ids=self.end_token_ids,
+            resume_token_ids=self.resume_others[index - 1] if index <= len(self.resume_others) else (),
             bad_words=self.bad_words,
             grammar=self.grammar,
             cache_salt=self.cache_salt,

@@ -10,7 +10,7 @@ import pytest
 from baton_engine import LLM, InvalidParameter, RequestDelta, SamplingParams
 from baton_engine.assembly import LoadedEngine
 from baton_engine.request import Request, choice_seed
-from tests.support.engine_driver import GREEDY, add, ask, drain, edit_logits, text, token_ids
+from tests.support.engine_driver import add, ask, drain, edit_logits, text, token_ids
 from tests.support.tiny_model import tiny_engine, tiny_parts
 
 FOUR = SamplingParams(max_tokens=20, temperature=1.0, seed=7, ignore_eos=True, n=4)
@@ -138,6 +138,9 @@ def test_out_of_range(bad: Any) -> None:
         SamplingParams(n=bad)
 
 
-def test_a_resumed_answer_is_one_answer() -> None:
-    with pytest.raises(InvalidParameter, match="resume_token_ids continue one answer only"):
-        add(tiny_engine(), ask("a", PROMPT, replace(GREEDY, n=2), resume_token_ids=[5]))
+@pytest.mark.parametrize("cut", [1, 11, 20])
+def test_all_of_them_go_on_in_another_engine(cut: int) -> None:
+    whole = answers(tiny_engine())
+    sent = [whole[index][:cut] for index in range(4)]
+    rest = answers(tiny_engine(), resume_token_ids=sent[0], resume_others=sent[1:])
+    assert {index: [*sent[index], *rest.get(index, [])] for index in range(4)} == whole
