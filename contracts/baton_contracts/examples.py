@@ -160,6 +160,25 @@ EXAMPLES: dict[str, WireModel] = {
             ),
         ),
     ),
+    "Frame.data.tokens": frames.Data(
+        **_FRAME,
+        seq=2,
+        text="No",
+        token_ids=(2082,),
+        tokens=(frames.SpelledToken(token_id=2082, token_bytes=(78, 111)),),
+    ),
+    "Frame.data.prompt": frames.Data(
+        **_FRAME,
+        seq=1,
+        prompt=frames.PromptPiece(
+            start=0,
+            tokens=(
+                frames.SpelledToken(token_id=19556, token_bytes=(72, 105)),
+                frames.SpelledToken(token_id=17, token_bytes=(33,)),
+            ),
+            logprobs=(None, frames.TokenLogprob(text="!", token_bytes=(33,), logprob=-1.5, token_id=17)),
+        ),
+    ),
     "Frame.end": frames.End(**_FRAME, seq=2, finish_reason="stop", usage=USAGE, blocks_freed=4),
     "Frame.end.several": frames.End(
         **_FRAME, seq=2, finish_reason="stop", finish_reasons=("stop", "length"), usage=USAGE, blocks_freed=4

@@ -54,6 +54,9 @@ class Prologue(FrameBase):
     cache: Literal["none", "exact"] = "none"
     num_answers: int = Field(default=1, ge=1, description="So many answers come, told apart by index.")
     citations: tuple[str, ...] = Field(default=(), description="Sources of [1], [2], … in order.")
+    ignored: tuple[str, ...] = Field(
+        default=(), description="Parameters that this model has no use for, by their names in the request."
+    )
 
 
 class ToolCallPiece(WireModel):
@@ -82,10 +85,31 @@ class RatedToken(WireModel):
     text: str = Field(description="U+FFFD where it is half a character.")
     token_bytes: tuple[int, ...] = Field(description="What it stands for, byte by byte.")
     logprob: float = Field(description="At least -9999.")
+    token_id: int | None = Field(default=None, ge=0)
 
 
 class TokenLogprob(RatedToken):
     top: tuple[RatedToken, ...] = Field(default=(), description="The most likely ones, best first.")
+
+
+class SpelledToken(WireModel):
+    """An id with what it spells: a guard must know it before it lets the id out."""
+
+    token_id: int = Field(ge=0)
+    token_bytes: tuple[int, ...] = Field(description="Empty where no token has this id.")
+
+
+class PromptPiece(WireModel):
+    """The next tokens of the prompt, for a request that asked for them. All come before the answer's text."""
+
+    start: int = Field(
+        ge=0, description="Place of its first token: an attempt that begins anew tells all again."
+    )
+    tokens: tuple[SpelledToken, ...]
+    logprobs: tuple[TokenLogprob | None, ...] | None = Field(
+        default=None,
+        description="One for each of `tokens`; None for the prompt's first, before which is nothing.",
+    )
 
 
 class Data(FrameBase):
@@ -100,11 +124,17 @@ class Data(FrameBase):
     logprobs: tuple[TokenLogprob, ...] | None = Field(
         default=None, description="One for each token that had been held until now; none without being asked."
     )
+    tokens: tuple[SpelledToken, ...] | None = Field(
+        default=None, description="The answer's own, like `logprobs`: for a request with return_token_ids."
+    )
+    prompt: PromptPiece | None = Field(default=None, description="For a request that asked for its tokens.")
 
     @property
     def says_something(self) -> bool:
         """To the one who reads the answer."""
-        return bool(self.text or self.reasoning or self.tool_calls or self.logprobs)
+        return bool(
+            self.text or self.reasoning or self.tool_calls or self.logprobs or self.tokens or self.prompt
+        )
 
 
 class Timings(WireModel):

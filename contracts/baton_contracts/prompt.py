@@ -17,6 +17,9 @@ from baton_contracts.base import WireModel
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Origin = Literal["client", "history", "document", "tool", "builder"]
+Rendering = Literal["chat", "unopened", "continued", "raw"]
+"""What the engine makes of messages: a chat that the model answers; one without the opening of an answer; one
+whose last message goes on; or the one message's text itself, without any template."""
 
 
 class Part(WireModel):
@@ -90,6 +93,14 @@ class Prompt(WireModel):
     template_variables: str = Field(
         default="", description="A JSON object as text: what the client passes to the model's chat template."
     )
+    rendering: Rendering = "chat"
+    token_ids: tuple[int, ...] = Field(
+        default=(), description="Of a raw prompt that came as ids: they spell its text, or are refused."
+    )
+    add_special_tokens: bool = Field(
+        default=True,
+        description="Of a raw prompt's text: with what the model expects around it, mostly a BOS.",
+    )
 
     @property
     def num_characters(self) -> int:
@@ -149,6 +160,7 @@ class Sampling(WireModel):
         description="So many of the most likely tokens beside each one; 0: the chosen alone.",
     )
     prompt_logprobs: int | None = Field(default=None, ge=0)
+    return_token_ids: bool = Field(default=False, description="`Data.tokens` and `Data.prompt` are wanted.")
     truncate_prompt_tokens: int | None = Field(
         default=None,
         ge=-1,
@@ -165,6 +177,9 @@ class ChatRequest(WireModel):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     template_variables: str = Field(default="", description="See `Prompt`.")
+    rendering: Rendering = "chat"
+    token_ids: tuple[int, ...] = Field(default=(), description="See `Prompt`.")
+    add_special_tokens: bool = Field(default=True, description="See `Prompt`.")
     sampling: Sampling = Sampling()
     priority: int = Field(
         default=0, description="Lower is served earlier; waiting makes up for it. Clients can only step back."

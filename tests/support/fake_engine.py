@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +62,13 @@ class FakeTokenizer:
 
     def encode(self, text: str) -> list[int]:
         return [1 for _ in text.split()]
+
+    def encode_raw(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        return [2] * add_special_tokens + self.encode(text)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        del skip_special_tokens
+        return "".join(map("<{}>".format, ids))
 
     def apply_chat_template(
         self, messages: list[dict[str, Any]], tools: Any = None, **variables: Any

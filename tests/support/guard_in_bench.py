@@ -66,7 +66,13 @@ class InBench:
         handoff = GuardInHandoff(
             envelope=envelope,
             chat=make_chat(messages=asked or messages[-1:], **chat),
-            prompt=Prompt(messages=messages, chunks=chunks, tools=tools),
+            prompt=Prompt(
+                messages=messages,
+                chunks=chunks,
+                tools=tools,
+                rendering=chat.get("rendering", "chat"),
+                token_ids=chat.get("token_ids", ()),
+            ),
         )
         ack = Ack.decode(await self.bus.request(subjects.guard_in(rid), handoff.encode(), timeout=5))
         assert ack.verdict == "held"

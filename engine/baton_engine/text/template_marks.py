@@ -107,6 +107,25 @@ class TemplateMarks:
         return match[0] if token_id is None else self._mark_of(token_id)
 
 
+def cut_behind(pieces: list[Piece], text: str) -> list[Piece]:
+    """The pieces up to where `text` stands last: that is where it may go on. Templates may strip it.
+
+    Raises RequestRejected if it is not there (the template changes it), or is empty.
+    """
+    stripped = text.strip()
+    for place in range(len(pieces) - 1, -1, -1) if stripped else ():
+        piece = pieces[place]
+        if isinstance(piece, str) and (start := piece.rfind(stripped)) >= 0:
+            whole = text.lstrip()
+            end = start + len(whole if piece.startswith(whole, start) else stripped)
+            return [*pieces[:place], piece[:end]]
+    raise RequestRejected(
+        "chat_template_error",
+        "messages",
+        "The model's chat template does not write the last message as it is.",
+    )
+
+
 def _any_of(texts: Mapping[str, int] | set[str], *, prefix: str = "", suffix: str = "") -> re.Pattern[str]:
     """Matches any of `texts`, the longest first; nothing at all if there are none."""
     longest_first = sorted(texts, key=len, reverse=True)

@@ -16,7 +16,7 @@ from baton_engine.errors import RequestRejected
 from baton_engine.text.chat_messages import require_text
 from baton_engine.text.chat_template import ChatTemplate
 from baton_engine.text.plain_text import PlainTextEncoder, any_of, protected_tokens
-from baton_engine.text.template_marks import Piece
+from baton_engine.text.template_marks import Piece, cut_behind
 from baton_engine.text.token_bytes import TokenBytes
 from baton_engine.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
@@ -77,6 +77,13 @@ class Tokenizer:
         before, after = self._text_frame()
         return [*before, *ids, *after]
 
+    def encode_raw(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Ids of a prompt that is its caller's own from end to end: in it strings of control tokens are those
+        tokens, as in the `tokenizers` library. Raises RequestRejected for what is no text.
+        """
+        require_text(text, "prompt")
+        return self._full.encode(text, add_special_tokens=add_special_tokens).ids
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of a whole list of ids; broken UTF-8 becomes U+FFFD."""
         skipped = self.special_token_ids if skip_special_tokens else frozenset[int]()
@@ -93,14 +100,19 @@ class Tokenizer:
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         **variables: Any,
     ) -> list[int]:
         """Prompt ids of a chat, with the BOS that the template itself writes and no other.
 
+        continue_final_message: the prompt ends with the last message's text, which is to go on.
         `variables` are passed to the template (`enable_thinking=False`). Raises RequestRejected if the
         messages don't fit the template, with the template's own message.
         """
-        return self._encode_pieces(self._render(messages, tools, add_generation_prompt, variables))
+        pieces = self._render(messages, tools, add_generation_prompt, variables)
+        if continue_final_message:
+            pieces = cut_behind(pieces, str(messages[-1].get("content") or ""))
+        return self._encode_pieces(pieces)
 
     def render_chat(
         self,

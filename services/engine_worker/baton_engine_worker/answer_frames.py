@@ -6,22 +6,28 @@ others are not worth finishing, since whoever tries again asks for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from baton_contracts.frames import (
     Data,
     End,
     FinishReason,
+    PromptPiece,
     RatedToken,
+    SpelledToken,
     TokenLogprob,
     ToolCallPiece,
     Usage,
 )
+from baton_contracts.prompt import Sampling
 from baton_engine import RequestDelta, RequestFailure, TokenLogprobs
 from baton_engine_worker import translation
 
 LOWEST_LOGPROB = -9999.0
 """JSON knows no infinity."""
+PROMPT_PIECE_TOKENS = 128
+"""With twenty alternatives each they are some 200 kB, well inside a message."""
 
 
 class AnswerFrames:
@@ -31,6 +37,37 @@ class AnswerFrames:
         self._tokenizer = tokenizer
         self._last: dict[int, RequestDelta] = {}
         """The last delta of each answer that has ended, by index."""
+        self._with_token_ids = False
+        self._prompt: Sequence[int] = ()
+        """To be told before the answer's first token; empty: nobody asked, or it is told."""
+
+    def tell_tokens(self, prompt_token_ids: Sequence[int], sampling: Sampling, *, resumed: bool) -> None:
+        """As far as they were asked for; an answer that goes on has told its prompt already."""
+        self._with_token_ids = sampling.return_token_ids
+        if not resumed and (sampling.return_token_ids or sampling.prompt_logprobs is not None):
+            self._prompt = prompt_token_ids
+
+    def frames(self, delta: RequestDelta) -> Iterator[Data]:
+        """None for a delta that adds nothing; before the first token what is told of the prompt."""
+        if self._prompt and delta.token_ids:
+            yield from self._prompt_frames(delta.prompt_logprobs)
+            self._prompt = ()
+        data = self.data(delta)
+        if data is not None:
+            yield data
+
+    def _prompt_frames(self, scores: Sequence[TokenLogprobs | None] | None) -> Iterator[Data]:
+        for start in range(0, len(self._prompt), PROMPT_PIECE_TOKENS):
+            part = slice(start, start + PROMPT_PIECE_TOKENS)
+            rated = scores and tuple(entry and self._logprob(entry) for entry in scores[part])
+            piece = PromptPiece(start=start, tokens=self._spelled(self._prompt[part]), logprobs=rated)
+            yield Data(request_id=self._request_id, sender=self._sender, seq=0, prompt=piece)
+
+    def _spelled(self, token_ids: Sequence[int]) -> tuple[SpelledToken, ...]:
+        spell = self._tokenizer.token_bytes
+        return tuple(
+            SpelledToken(token_id=token_id, token_bytes=tuple(spell(token_id))) for token_id in token_ids
+        )
 
     @property
     def has_failed(self) -> bool:
@@ -56,6 +93,7 @@ class AnswerFrames:
             reasoning=delta.reasoning or None,
             tool_calls=_tool_calls(delta),
             logprobs=self._logprobs(delta),
+            tokens=(self._spelled(delta.token_ids) or None) if self._with_token_ids else None,
         )
 
     def end(self) -> End:
@@ -105,12 +143,19 @@ class AnswerFrames:
     def _logprob(self, entry: TokenLogprobs) -> TokenLogprob:
         rated = self._rated(entry.token_id, entry.logprob)
         top = tuple(self._rated(token_id, logprob) for token_id, logprob in entry.top)
-        return TokenLogprob(text=rated.text, token_bytes=rated.token_bytes, logprob=rated.logprob, top=top)
+        return TokenLogprob(
+            text=rated.text,
+            token_bytes=rated.token_bytes,
+            logprob=rated.logprob,
+            token_id=rated.token_id,
+            top=top,
+        )
 
     def _rated(self, token_id: int, logprob: float) -> RatedToken:
         raw: bytes = self._tokenizer.token_bytes(token_id)
         text = raw.decode("utf-8", "replace")
-        return RatedToken(text=text, token_bytes=tuple(raw), logprob=max(logprob, LOWEST_LOGPROB))
+        rounded = max(logprob, LOWEST_LOGPROB)
+        return RatedToken(text=text, token_bytes=tuple(raw), logprob=rounded, token_id=token_id)
 
 
 def _tool_calls(delta: RequestDelta) -> tuple[ToolCallPiece, ...] | None:

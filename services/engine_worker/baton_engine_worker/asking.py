@@ -77,6 +77,8 @@ def _json_object(text: str, param: str) -> dict[str, Any]:
 
 def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[int]:
     """Raises RequestRejected if the model's template does not take these messages."""
+    if prompt.rendering == "raw":
+        return _raw_token_ids(prompt, tokenizer)
     messages, tools = chat_messages(prompt), chat_tools(prompt.tools)
     if not dialect.template_shows_tools:
         messages, tools = in_plain_words(messages, tools), None
@@ -84,11 +86,33 @@ def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[i
         _json_object(prompt.template_variables, "chat_template_kwargs") if prompt.template_variables else {}
     )
     try:
-        return tokenizer.apply_chat_template(messages, tools, **variables)
+        return tokenizer.apply_chat_template(messages, tools, **(variables | _opening(prompt)))
     except RequestRejected:
         raise
     except Exception as error:
         raise InvalidParameter("messages", f"The model's chat template failed on them: {error}") from error
+
+
+def _opening(prompt: Prompt) -> dict[str, Any]:
+    """How the text behind the last message begins, where it is not the opening of an answer."""
+    match prompt.rendering:
+        case "unopened":
+            return {"add_generation_prompt": False}
+        case "continued":
+            return {"add_generation_prompt": False, "continue_final_message": True}
+        case _:
+            return {}
+
+
+def _raw_token_ids(prompt: Prompt, tokenizer: Any) -> list[int]:
+    """Guards have judged the text: ids that say something else are refused."""
+    text = "".join(message.text for message in prompt.messages)
+    if not prompt.token_ids:
+        return tokenizer.encode_raw(text, add_special_tokens=prompt.add_special_tokens)
+    ids = list(prompt.token_ids)
+    if tokenizer.decode(ids, skip_special_tokens=False) != text:
+        raise InvalidParameter("prompt", "The prompt's token ids are not those of its text for this model.")
+    return ids
 
 
 def engine_request(
@@ -105,7 +129,12 @@ def engine_request(
     prompt = truncated(prompt_token_ids, work.sampling, room)
     bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
     held = leaves_no_room(work)
-    opened = held and dialect.thinks and opens_thinking(prompt, engine.tokenizer)
+    opened = (
+        held
+        and dialect.thinks
+        and work.prompt.rendering != "raw"
+        and opens_thinking(prompt, engine.tokenizer)
+    )
     structure = structure_of(work, dialect, after=CLOSING if opened else "")
     return EngineRequest(
         request_id=request_id,
@@ -119,8 +148,11 @@ def engine_request(
 
 
 def output_format(work: EngineWork, dialect: Dialect, *, only_structure: bool = False) -> OutputFormat:
-    """What is told apart in the answer: thinking, if the model does, and calls of the offered tools."""
+    """What is told apart in the answer: thinking, if the model does, and calls of the offered tools. Behind a
+    raw prompt all is text, whatever it looks like."""
     names = frozenset(tool.name for tool in work.prompt.tools)
+    if work.prompt.rendering == "raw":
+        return OutputFormat()
     thinks = dialect.thinks and not only_structure
     if not names or work.tool_choice.mode == "none":
         return OutputFormat(reasoning=thinks)

@@ -117,6 +117,9 @@ class EngineRun:
             default_max_tokens=self._worker.default_max_tokens,
             room=self._worker.tokens.room,
         )
+        self._answers.tell_tokens(
+            request.prompt_token_ids or (), work.sampling, resumed=bool(work.resume_token_ids)
+        )
         if request.sampling.structured is not None:
             prepared = engine.prepare(request.sampling)
             grammar = await self._grammar.until_ready(prepared, self._acknowledge)
@@ -208,8 +211,7 @@ class EngineRun:
         while self._last is None:
             delta = await self._deltas.get()
             self._num_steps += bool(delta.token_ids)
-            data = self._answers.data(delta)
-            if data is not None:
+            for data in self._answers.frames(delta):
                 await stream.send(data)
                 self._first_sent_at = self._first_sent_at or self._ctx.node.clock.wall()
             if delta.ends_request:

@@ -133,6 +133,13 @@ class InputGuard:
             )
         if config.mode == "monitor" or not counts:
             return handoff, None
+        if handoff.prompt.token_ids:
+            raise RequestFailed.because(
+                "content_filter",
+                "input_guardrails refused this request: personal data can't be masked in token ids "
+                f"({', '.join(sorted(counts))}). Send the prompt as text.",
+                param="messages",
+            )
         with ctx.spans.span("mask") as span:
             span.set(values=sum(counts.values()))
             return _masked(handoff, masker, found), self.vault.seal(ctx.request_id, masker.values)

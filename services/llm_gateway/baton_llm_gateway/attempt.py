@@ -49,7 +49,7 @@ class Attempt:
 
     def add(self, frame: Data) -> None:
         self.token_ids.extend(frame.token_ids)
-        if frame.index or frame.logprobs:
+        if frame.index or frame.logprobs or frame.tokens or frame.prompt:
             self.can_be_repeated = False
             return
         if frame.text:

@@ -51,6 +51,7 @@ def cache_key(*, tenant_id: str, model: str, prompt: Prompt, chat: ChatRequest, 
         [tool.model_dump(mode="json") for tool in prompt.tools],
         chat.tool_choice.model_dump(mode="json"),
         prompt.template_variables,
+        [prompt.rendering, prompt.token_ids, prompt.add_special_tokens],
         chat.sampling.model_dump(mode="json"),
     ]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()

@@ -1,19 +1,19 @@
 """The filter of one answer of a request: text, thinking and each call's arguments, each on its own.
 
-Owns which parts there are, and the logprobs, which stay with the text of their tokens: while that is held
-they are, and what is banned takes them along. Knows no order of frames and no bus.
+Owns which parts there are. What is told of tokens (log-probabilities, ids) stays with the text: while that is
+held it is, and what is banned takes it along. Knows no order of frames and no bus.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton_contracts.frames import Data, TokenLogprob, ToolCallPiece
+from baton_contracts.frames import Data, PromptPiece, SpelledToken, TokenLogprob, ToolCallPiece
 from baton_output_guardrails.argument_filter import ArgumentFilter
 from baton_output_guardrails.deny import DenyRules
 from baton_output_guardrails.stream_filter import StreamFilter
+from baton_output_guardrails.told_tokens import AnswerTokens, PromptTokens
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,13 @@ class Passed:
     reasoning: str = ""
     tool_calls: tuple[ToolCallPiece, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
+    tokens: tuple[SpelledToken, ...] = ()
+    prompt: PromptPiece | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.text or self.reasoning or self.tool_calls or self.logprobs)
+        return bool(
+            self.text or self.reasoning or self.tool_calls or self.logprobs or self.tokens or self.prompt
+        )
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,6 @@ class FilterRules:
         return ArgumentFilter(self.values, self.deny, monitor=self.monitor)
 
 
-@dataclass(frozen=True)
-class _HeldLogprobs:
-    """To go out once each of these filters has passed on so much."""
-
-    places: tuple[tuple[StreamFilter, int], ...]
-    logprobs: tuple[TokenLogprob, ...]
-
-    @property
-    def are_free(self) -> bool:
-        return all(part.num_passed >= place for part, place in self.places)
-
-
 class AnswerFilter:
     """However its text is cut, the same text comes out."""
 
@@ -69,7 +61,8 @@ class AnswerFilter:
         self._reasoning = rules.text()
         self._names: list[StreamFilter] = []
         self._calls: dict[int, ArgumentFilter] = {}
-        self._held: deque[_HeldLogprobs] = deque()
+        self._tokens: AnswerTokens | None = None
+        self._prompt: PromptTokens | None = None
         self._finished = False
         self.blocked = False
         """Something banned was found."""
@@ -89,14 +82,13 @@ class AnswerFilter:
         text = self._text.push(frame.text)
         reasoning = self._reasoning.push(frame.reasoning) if frame.reasoning else ""
         calls = tuple(self._call(piece) for piece in frame.tool_calls or ())
+        self._take_tokens(frame)
         self.blocked = any(part.blocked for part in self._parts())
         if any(name.blocked for name in self._names):
             return Passed(text, reasoning)
         if self.blocked:
             return Passed(text, reasoning, calls)
-        if frame.logprobs:
-            self._held.append(_HeldLogprobs(self._places(), frame.logprobs))
-        return Passed(text, reasoning, calls, self._free_logprobs() if self._held else ())
+        return Passed(text, reasoning, calls, *self._free_tokens())
 
     def finish(self, more_text: str = "") -> Passed:
         """The answer is over: what was held back, unless it is banned. `more_text` goes behind it."""
@@ -107,8 +99,13 @@ class AnswerFilter:
         reasoning = self._reasoning.flush()
         rests = ((index, part.flush()) for index, part in self._calls.items())
         calls = tuple(ToolCallPiece(index=index, arguments=rest) for index, rest in rests if rest)
+        if self._tokens:
+            self._tokens.flush()
+        if self._prompt:
+            self._prompt.end()
         self.blocked = any(part.blocked for part in self._parts())
-        return Passed(text, reasoning, calls, () if self.blocked else self._free_logprobs())
+        told = () if self.blocked else self._free_tokens()
+        return Passed(text, reasoning, calls, *told)
 
     def _call(self, piece: ToolCallPiece) -> ToolCallPiece:
         if piece.name is not None:
@@ -123,15 +120,29 @@ class AnswerFilter:
         return piece.model_copy(update={"arguments": arguments})
 
     def _parts(self) -> list[StreamFilter]:
-        return [self._text, self._reasoning, *self._names, *(part.filter for part in self._calls.values())]
+        told = [part.judged for part in (self._tokens, self._prompt) if part]
+        calls = (part.filter for part in self._calls.values())
+        return [self._text, self._reasoning, *self._names, *calls, *told]
 
     def _places(self) -> tuple[tuple[StreamFilter, int], ...]:
         texts = ((part, part.num_fed) for part in (self._text, self._reasoning))
         calls = ((part.filter, part.num_fed) for part in self._calls.values())
         return (*texts, *calls)
 
-    def _free_logprobs(self) -> tuple[TokenLogprob, ...]:
-        free: list[TokenLogprob] = []
-        while self._held and (self._finished or self._held[0].are_free):
-            free.extend(self._held.popleft().logprobs)
-        return tuple(free)
+    def _take_tokens(self, frame: Data) -> None:
+        if frame.prompt:
+            if self._prompt is None:
+                self._prompt = PromptTokens(self._rules.name())
+            self._prompt.push(frame.prompt)
+        elif self._prompt:
+            self._prompt.end()
+        if frame.logprobs or frame.tokens:
+            if self._tokens is None:
+                self._tokens = AnswerTokens(self._rules.name())
+            self._tokens.push(frame, self._places())
+
+    def _free_tokens(
+        self,
+    ) -> tuple[tuple[TokenLogprob, ...], tuple[SpelledToken, ...], PromptPiece | None]:
+        told = self._tokens.free(at_end=self._finished) if self._tokens else ((), ())
+        return (*told, self._prompt.free() if self._prompt else None)

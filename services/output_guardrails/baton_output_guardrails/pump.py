@@ -167,8 +167,8 @@ class Pump:
             await self._out.send(frame)
 
     async def _on_data(self, frame: Data) -> None:
-        """One frame in, one out, even if its text is held back: the edge sees that we live. Token ids stay
-        here: they would spell what the text may not."""
+        """One frame in, one out, even if its text is held back: the edge sees that we live. `token_ids` stay
+        here, unjudged as they are; those that a client wants come as `tokens`."""
         if self._stopping:
             return
         self.tally.completion_tokens += len(frame.token_ids)
@@ -227,6 +227,8 @@ class Pump:
                 reasoning=passed.reasoning or None,
                 tool_calls=passed.tool_calls or None,
                 logprobs=passed.logprobs or None,
+                tokens=passed.tokens or None,
+                prompt=passed.prompt,
             )
         )
 

@@ -17,6 +17,7 @@ from baton_prompt_builder.assembly import (
     document_parts,
     last_question,
     offered_tools,
+    raw_prompt,
     with_history,
     with_system_prompt,
     with_tools,
@@ -33,7 +34,7 @@ STOP_NUMBER = 3
 
 
 class PromptBuilder:
-    """Stacks system prompt, history, documents and question, in this order."""
+    """Stacks system prompt, history, documents and question, in this order. A raw prompt stays as it is."""
 
     def __init__(self, settings: Settings, retriever: Retriever) -> None:
         self._settings = settings
@@ -41,6 +42,9 @@ class PromptBuilder:
 
     async def handle(self, ctx: RequestContext, handoff: PromptHandoff) -> None:
         chat = handoff.chat
+        if chat.rendering == "raw":
+            await self._pass_on(ctx, handoff, raw_prompt(chat))
+            return
         messages = await self._conversation(ctx, handoff)
         index = last_question(messages)
         question = messages[index].text if index is not None else ""
@@ -48,11 +52,13 @@ class PromptBuilder:
         passages = await self._retriever.retrieve(
             ctx.request_id, tenant_id, chat.retrieval, question, ctx.spans
         )
-        prompt = self._assemble(ctx, handoff, messages, passages)
+        await self._pass_on(ctx, handoff, self._assemble(ctx, handoff, messages, passages))
+
+    async def _pass_on(self, ctx: RequestContext, handoff: PromptHandoff, prompt: Prompt) -> None:
         self._check_size(handoff, prompt)
         await ctx.hand_on(
             subjects.guard_in(ctx.request_id),
-            lambda envelope: GuardInHandoff(envelope=envelope, chat=chat, prompt=prompt),
+            lambda envelope: GuardInHandoff(envelope=envelope, chat=handoff.chat, prompt=prompt),
             to="input_guardrails",
         )
 

@@ -62,8 +62,22 @@ def build_prompt(messages: Sequence[Message], passages: Sequence[Passage]) -> Pr
 
 
 def with_tools(prompt: Prompt, chat: ChatRequest) -> Prompt:
-    more = {"tools": offered_tools(chat), "template_variables": chat.template_variables}
+    more = {
+        "tools": offered_tools(chat),
+        "template_variables": chat.template_variables,
+        "rendering": chat.rendering,
+    }
     return prompt.model_copy(update=more)
+
+
+def raw_prompt(chat: ChatRequest) -> Prompt:
+    """Its client wrote all of it."""
+    return Prompt(
+        messages=chat.messages,
+        rendering=chat.rendering,
+        token_ids=chat.token_ids,
+        add_special_tokens=chat.add_special_tokens,
+    )
 
 
 def document_parts(passages: Sequence[Passage]) -> tuple[Part, ...]:

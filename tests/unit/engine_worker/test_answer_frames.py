@@ -3,7 +3,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from baton_contracts.frames import ToolCallPiece, Usage
+from baton_contracts.frames import Data, ToolCallPiece, Usage
+from baton_contracts.prompt import Sampling
 from baton_engine import RequestDelta, RequestFailure, Timings, TokenLogprobs, ToolCallDelta
 from baton_engine import Usage as EngineUsage
 from baton_engine_worker.answer_frames import AnswerFrames
@@ -112,3 +113,51 @@ def test_one_failed_answer_fails_the_request() -> None:
     answers.data(last(0, "cancelled", tokens=4))
     assert answers.failure == failure
     assert answers.usage().completion_tokens == 5
+
+
+class ManyLetters(Letters):
+    def token_bytes(self, token_id: int) -> bytes:
+        return f"<{token_id}>".encode()
+
+
+def told(sampling: Sampling, prompt: list[int], delta: RequestDelta, *, resumed: bool = False) -> list[Data]:
+    answers = AnswerFrames(RID, "engine_worker-1", ManyLetters())
+    answers.tell_tokens(prompt, sampling, resumed=resumed)
+    return [*answers.frames(delta), *answers.frames(RequestDelta("r", "b", (4,)))]
+
+
+def test_without_being_asked_nothing_is_told_of_tokens() -> None:
+    for frame in told(Sampling(), [5, 6], RequestDelta("r", "a", (3,))):
+        assert (frame.tokens, frame.prompt) == (None, None)
+
+
+def test_the_prompt_is_told_once_before_the_first_token_in_pieces() -> None:
+    sampling = Sampling(return_token_ids=True, prompt_logprobs=1)
+    prompt = list(range(1, 131))
+    scores = (None, *(TokenLogprobs(token_id, -1.5, ((7, -0.5),)) for token_id in prompt[1:]))
+    frames = told(sampling, prompt, RequestDelta("r", "a", (3,), prompt_logprobs=scores))
+    pieces = [frame.prompt for frame in frames if frame.prompt]
+    assert [(piece.start, len(piece.tokens)) for piece in pieces] == [(0, 128), (128, 2)]
+    assert [token.token_id for piece in pieces for token in piece.tokens] == prompt
+    rated = [entry for piece in pieces for entry in piece.logprobs or ()]
+    assert rated[0] is None
+    assert [entry.token_id for entry in rated[1:] if entry] == prompt[1:]
+    assert rated[1] is not None
+    assert [(top.token_id, top.text, top.logprob) for top in rated[1].top] == [(7, "<7>", -0.5)]
+    answer = [frame for frame in frames if frame.prompt is None]
+    assert [frame.text for frame in answer] == ["a", "b"]
+    assert [token.token_id for frame in answer for token in frame.tokens or ()] == [3, 4]
+    assert bytes((answer[0].tokens or ())[0].token_bytes) == b"<3>"
+
+
+def test_scores_of_the_prompt_alone_bring_no_ids_of_the_answer() -> None:
+    scores = (None, TokenLogprobs(6, -1.5))
+    frames = told(Sampling(prompt_logprobs=0), [5, 6], RequestDelta("r", "a", (3,), prompt_logprobs=scores))
+    assert [bool(frame.prompt) for frame in frames] == [True, False, False]
+    assert all(frame.tokens is None for frame in frames)
+
+
+def test_an_answer_that_goes_on_has_told_its_prompt_already() -> None:
+    frames = told(Sampling(return_token_ids=True), [5], RequestDelta("r", "a", (3,)), resumed=True)
+    assert [frame.prompt for frame in frames] == [None, None]
+    assert frames[0].tokens is not None

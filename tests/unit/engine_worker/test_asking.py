@@ -237,3 +237,44 @@ def test_the_clients_words_win_over_the_models_and_those_over_ours() -> None:
 def test_the_bound_of_an_answer(asked: Sampling, prompt_tokens: int, expected: int) -> None:
     work = EngineWork(model="m", prompt=prompt(("user", ("x",))), sampling=asked)
     assert asking.max_tokens(work, prompt_tokens, default=50, room=1000) == expected
+
+
+def raw(text: str = "One two", **more: Any) -> Prompt:
+    return Prompt(messages=(Message(role="user", parts=(Part(text=text),)),), rendering="raw", **more)
+
+
+def test_a_raw_prompt_is_its_text_and_no_chat() -> None:
+    tokenizer = FakeEngine().tokenizer
+    assert asking.prompt_token_ids(raw(), tokenizer, PLAIN) == [2, 1, 1]
+    assert asking.prompt_token_ids(raw(add_special_tokens=False), tokenizer, PLAIN) == [1, 1]
+
+
+def test_ids_that_spell_the_judged_text_are_used_and_others_refused() -> None:
+    tokenizer = FakeEngine().tokenizer
+    assert asking.prompt_token_ids(raw("<7><8>", token_ids=(7, 8)), tokenizer, PLAIN) == [7, 8]
+    with pytest.raises(InvalidParameter) as refused:
+        asking.prompt_token_ids(raw("<7><9>", token_ids=(7, 8)), tokenizer, PLAIN)
+    assert refused.value.param == "prompt"
+
+
+def test_the_last_message_goes_on_or_no_answer_is_opened() -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Watched:
+        def apply_chat_template(self, messages: Any, tools: Any = None, **variables: Any) -> list[int]:
+            seen.append(variables)
+            return [1]
+
+    for rendering in ("chat", "unopened", "continued"):
+        asked = prompt(("user", ("Hi",))).model_copy(update={"rendering": rendering})
+        asking.prompt_token_ids(asked, Watched(), PLAIN)
+    assert seen == [
+        {},
+        {"add_generation_prompt": False},
+        {"add_generation_prompt": False, "continue_final_message": True},
+    ]
+
+
+def test_what_goes_on_behind_a_raw_prompt_is_text_whatever_it_looks_like() -> None:
+    work = EngineWork(model="m", prompt=raw("<think>"))
+    assert asking.output_format(work, Dialect(thinks=True)) == OutputFormat()

@@ -262,3 +262,13 @@ async def test_an_attack_in_a_tools_result_keeps_its_call() -> None:
     _, asked, result = handoff.prompt.messages
     assert len(asked.tool_calls) == 1
     assert (result.text, result.tool_call_id) == (WITHHELD, "c")
+
+
+async def test_personal_data_in_token_ids_is_refused_since_ids_can_not_be_masked() -> None:
+    async with guard_in_bench(MemoryBus(), NameAnalyser()) as bench:
+        refused = await bench.refused(user("Ann Lee"), rendering="raw", token_ids=(7, 8))
+        passed = await bench.passed(user("Nobody"), rendering="raw", token_ids=(7, 8))
+        as_text = await bench.passed(user("Ann Lee"), rendering="raw")
+    assert (refused.code, "token ids" in refused.message) == ("content_filter", True)
+    assert passed.prompt.token_ids == (7, 8)
+    assert as_text.prompt.messages[0].text == "<PERSON_1>"

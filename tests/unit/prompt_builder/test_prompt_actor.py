@@ -54,6 +54,23 @@ async def test_a_plain_question_gets_the_default_system_prompt(stage: PromptStag
     assert not handoff.prompt.chunks
 
 
+async def test_a_raw_prompt_goes_on_as_it_came(stage: PromptStage) -> None:
+    await stage.ingest("zebra.md", ZEBRA)
+    handoff = await stage.ask(
+        "zebras graze savanna grasses", rendering="raw", token_ids=(7, 8), add_special_tokens=False
+    )
+    prompt = handoff.prompt
+    assert prompt.messages == handoff.chat.messages == (said("user", "zebras graze savanna grasses"),)
+    assert (prompt.rendering, prompt.token_ids, prompt.add_special_tokens) == ("raw", (7, 8), False)
+    assert not prompt.chunks
+
+
+async def test_how_the_chat_is_rendered_goes_along(stage: PromptStage) -> None:
+    handoff = await stage.ask("Hello", retrieval="off", rendering="unopened")
+    assert handoff.prompt.rendering == "unopened"
+    assert [message.role for message in handoff.prompt.messages] == ["system", "user"]
+
+
 async def test_documents_are_found_by_meaning_and_by_words(
     stage: PromptStage, embedder: FakeEmbedder
 ) -> None:

@@ -413,3 +413,23 @@ def test_a_template_that_takes_its_own_tokens_apart_is_refused(tmp_path: Path) -
     tokenizer = tiny_tokenizer(tmp_path, chat_template="{{ '<|im_start|>'[3:] }}")
     with pytest.raises(RequestRejected, match="apart"):
         tokenizer.apply_chat_template([{"role": "user", "content": "x"}])
+
+
+def continued(tokenizer: Tokenizer, text: str) -> str:
+    messages = [{"role": "user", "content": "Say Hi"}, {"role": "assistant", "content": text}]
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=False, continue_final_message=True)
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def test_the_last_message_can_be_left_open(tmp_path: Path) -> None:
+    before = "<|im_start|>user\nSay Hi<|im_end|>\n<|im_start|>assistant\n"
+    tokenizer = tiny_tokenizer(tmp_path / "plain", chat_template=CHATML)
+    assert continued(tokenizer, "Hi the") == before + "Hi the"
+    assert continued(tokenizer, "Hi the ") == before + "Hi the "
+    with pytest.raises(RequestRejected):
+        continued(tokenizer, " ")
+    stripping = CHATML.replace("message.content", "message.content | trim")
+    assert continued(tiny_tokenizer(tmp_path / "strips", chat_template=stripping), "Hi ") == before + "Hi"
+    changing = CHATML.replace("message.content", "message.content | upper")
+    with pytest.raises(RequestRejected, match="as it is"):
+        continued(tiny_tokenizer(tmp_path / "changes", chat_template=changing), "Hi")

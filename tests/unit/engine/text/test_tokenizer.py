@@ -177,6 +177,18 @@ def test_an_added_token_outside_the_byte_alphabet_is_written_as_it_is(tmp_path: 
     assert tokenizer.decode([ord("a"), tokenizer.vocab_size - 1]) == "a<｜tool▁sep｜>"
 
 
+def test_in_a_raw_prompt_control_tokens_are_what_they_say(
+    tokenizer: Tokenizer, sentencepiece: Tokenizer
+) -> None:
+    start = tokenizer.encode_raw("<|im_start|>")
+    assert len(start) == 1
+    assert start[0] in tokenizer.special_token_ids
+    assert tokenizer.encode_raw("<|im_start|>hell") == [*start, *tokenizer.encode("hell")]
+    assert sentencepiece.encode_raw("hi", add_special_tokens=False) == sentencepiece.encode("hi")
+    with pytest.raises(RequestRejected):
+        tokenizer.encode_raw("\ud800")
+
+
 def test_half_of_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(RequestRejected, match="surrogate") as caught:
         tokenizer.encode("half \ud83d")
