@@ -193,6 +193,7 @@ EXAMPLES: dict[str, WireModel] = {
     "Cancel": frames.Cancel(request_id=REQUEST_ID, reason="client_disconnected"),
     "CancelAck": frames.CancelAck(stop="engine_worker", instance="engine_worker-11223344", blocks_freed=4),
     "EmbedQuery": queries.EmbedQuery(texts=("Why is my API returning a 503?",)),
+    "EmbedQuery.tokens": queries.EmbedQuery(token_ids=((7592, 2088),)),
     "EmbedReply": queries.EmbedReply(model="all-MiniLM-L6-v2", vectors=((0.6, 0.8),), prompt_tokens=9),
     "IngestQuery": queries.IngestQuery(
         tenant_id="acme", source="errors.md", media_type="text/markdown", text="# 503\n\nNo free seat."
@@ -226,6 +227,12 @@ EXAMPLES: dict[str, WireModel] = {
         context_length=8192,
     ),
     "Lease": heartbeats.Lease(service="edge_api", instance="edge_api-0a1b2c3d", state="ready"),
+    "Lease.embedder": heartbeats.Lease(
+        service="embedder",
+        instance="embedder-0a1b2c3d",
+        state="ready",
+        embeds=heartbeats.EmbeddingModel(name="all-MiniLM-L6-v2", dimensions=384, max_tokens=256),
+    ),
     "KvEvents": kv_events.KvEvents(
         replica="engine_worker-11223344",
         epoch="5eed5eed5eed5eed",

@@ -18,6 +18,14 @@ REPLICA_INTERVAL_SECONDS = 0.25
 REPLICA_STALE_AFTER_SECONDS = 2.0
 
 
+class EmbeddingModel(WireModel):
+    """What an embedder serves."""
+
+    name: str = Field(max_length=128)
+    dimensions: int = Field(ge=1)
+    max_tokens: int = Field(ge=1, description="Longer texts are cut.")
+
+
 class Lease(WireModel):
     """On `lease.INSTANCE`, from every process, every LEASE_INTERVAL_SECONDS; `gone` as the last word.
 
@@ -28,6 +36,7 @@ class Lease(WireModel):
     instance: SubjectToken
     state: State
     mailbox_depth: int = Field(default=0, ge=0)
+    embeds: EmbeddingModel | None = Field(default=None, description="Only in the lease of an embedder.")
 
 
 class StepProfile(WireModel):

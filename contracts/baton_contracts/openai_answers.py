@@ -156,6 +156,7 @@ class ModelCard(HttpModel):
     created: int
     owned_by: str
     max_model_len: int | None = None
+    task: Literal["embed"] | None = Field(default=None, description="Only there for a model of embeddings.")
 
 
 class ModelList(HttpModel):

@@ -29,6 +29,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
         "edge_api": (
             f"{ROOT}.prompt.*",
             f"{ROOT}.after.conversation.*",
+            f"{ROOT}.after.usage.*",
             f"{ROOT}.ingest.*",
             f"{ROOT}.embed.*",
             f"{ROOT}.books.*",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from baton_contracts.base import WireModel
 from baton_contracts.envelope import Tenant
@@ -13,11 +13,23 @@ from baton_contracts.identifiers import RequestId
 from baton_contracts.prompt import ToolCall
 from baton_contracts.records import StoredMessage, UsageRecord
 
+_TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+
+MAX_TEXTS = 256
+"""Of one EmbedQuery."""
+
 
 class EmbedQuery(WireModel):
-    """On `embed.RID`, queue group embedder."""
+    """On `embed.RID`, queue group embedder. Texts, or the same as ids of the embedder's own tokenizer."""
 
-    texts: tuple[str, ...] = Field(min_length=1, max_length=256)
+    texts: tuple[str, ...] = Field(default=(), max_length=MAX_TEXTS)
+    token_ids: tuple[_TokenIds, ...] = Field(default=(), max_length=MAX_TEXTS)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if bool(self.texts) == bool(self.token_ids):
+            raise ValueError("either texts or token_ids must be given")
+        return self
 
 
 class EmbedReply(WireModel):

@@ -256,9 +256,9 @@ CHANNELS: tuple[Channel, ...] = (
         "after.usage.{requestId}",
         "durable",
         records.UsageRecord,
-        "llm_gateway",
+        "llm_gateway edge_api",
         "after_answer",
-        note="JetStream AFTER, work queue, explicit ack.",
+        note="JetStream AFTER, work queue, explicit ack. The edge stores those of embeddings.",
     ),
     _channel(
         "afterConversation",

@@ -85,12 +85,13 @@ class LeaseBoard:
 
         return unwatch
 
+    def ready(self, service: Service) -> list[Lease]:
+        """The last word of each instance that takes requests now."""
+        leases = [peer.lease for peer in self._peers.values() if peer.lease]
+        return [lease for lease in leases if lease.service == service and lease.state == "ready"]
+
     def ready_instances(self, service: Service) -> list[str]:
-        return [
-            name
-            for name, peer in self._peers.items()
-            if peer.lease and peer.lease.service == service and peer.lease.state == "ready"
-        ]
+        return [lease.instance for lease in self.ready(service)]
 
 
 async def beat(bus: Bus, current: Callable[[], Lease], board: LeaseBoard) -> None:

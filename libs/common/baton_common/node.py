@@ -19,7 +19,7 @@ from baton_common.leases import LeaseBoard
 from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
-from baton_contracts.heartbeats import Lease, State
+from baton_contracts.heartbeats import EmbeddingModel, Lease, State
 from baton_contracts.identifiers import new_instance_id
 from baton_contracts.subjects import Service
 
@@ -45,6 +45,8 @@ class Node:
         self.clock = clock or Clock()
         self.log = logging.getLogger(service)
         self.state: State = "starting"
+        self.embeds: EmbeddingModel | None = None
+        """Said in the lease, for those who ask what there is."""
         self.leases = LeaseBoard(bus, self.clock)
         self.cancels = CancelTree(bus, service, self.instance, self.clock)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
@@ -104,7 +106,11 @@ class Node:
 
     def _lease(self) -> Lease:
         return Lease(
-            service=self.service, instance=self.instance, state=self.state, mailbox_depth=self.num_held
+            service=self.service,
+            instance=self.instance,
+            state=self.state,
+            mailbox_depth=self.num_held,
+            embeds=self.embeds,
         )
 
     def _stats(self) -> dict[str, Any]:

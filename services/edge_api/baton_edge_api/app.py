@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from baton_contracts.errors import ErrorBody
 from baton_edge_api.answers import Answer, error_answer
+from baton_edge_api.embeddings import EmbeddingsEndpoint
 from baton_edge_api.front import Front, send_answer
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.relay_endpoint import RelayEndpoint
@@ -21,9 +22,12 @@ from baton_edge_api.side_endpoints import SideEndpoints
 CHAT_PATH = "/v1/chat/completions"
 
 
-def build_app(chat: RelayEndpoint, side: SideEndpoints, metrics: Metrics) -> ASGIApp:
+def build_app(
+    chat: RelayEndpoint, embeddings: EmbeddingsEndpoint, side: SideEndpoints, metrics: Metrics
+) -> ASGIApp:
     routes = [
         Route(CHAT_PATH, chat, methods=["POST"]),
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/models", side.models),
         Route("/v1/models/{name:path}", side.model),
         Route("/v1/traces", side.traces),

@@ -169,6 +169,9 @@ class Metrics:
     def failed(self, code: str, stop: str | None) -> None:
         self._errors.labels(code, stop or "edge_api").inc()
 
+    def embedded(self, model: str, num_tokens: int) -> None:
+        self._prompt_tokens.labels(model).inc(num_tokens)
+
     def finished(
         self, model: str, reason: str, usage: Usage, times: list[float], *, began: float, ended: float
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from baton_contracts import CONTRACT_VERSION, openai_answers, openai_requests
+from baton_contracts import CONTRACT_VERSION, openai_answers, openai_embeddings, openai_requests
 
 _JSON = "application/json"
 _REF = "#/components/schemas/"
@@ -20,6 +20,8 @@ _MODELS = (
     openai_requests.ChatCompletionRequest,
     openai_answers.ChatCompletion,
     openai_answers.ChatCompletionChunk,
+    openai_embeddings.EmbeddingRequest,
+    openai_embeddings.EmbeddingList,
     openai_answers.ErrorAnswer,
     openai_answers.ModelCard,
     openai_answers.ModelList,
@@ -87,6 +89,16 @@ def _chat() -> dict[str, Any]:
     )
 
 
+def _embeddings() -> dict[str, Any]:
+    return _operation(
+        "createEmbeddings",
+        "Vectors of texts or of token ids.",
+        _answer("One unit vector an input, in order.", _content("EmbeddingList")),
+        key=True,
+        requestBody=_body("EmbeddingRequest"),
+    )
+
+
 def _v1_paths() -> dict[str, Any]:
     model = _parameter("name", "path", "A served model or an alias.")
     trace = _parameter("request_id", "path", "As in x-request-id.")
@@ -106,6 +118,7 @@ def _v1_paths() -> dict[str, Any]:
     )
     return {
         "/v1/chat/completions": {"post": _chat()},
+        "/v1/embeddings": {"post": _embeddings()},
         "/v1/models": {
             "get": _operation(
                 "listModels", "Models served now.", _answer("All.", _content("ModelList")), key=True

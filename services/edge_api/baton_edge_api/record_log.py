@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from baton_common.bus import Bus
 from baton_common.errors import BusError
 from baton_contracts import subjects
-from baton_contracts.records import AfterRecord
+from baton_contracts.records import AfterRecord, UsageRecord
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,24 @@ class RecordLog:
 
     async def keep(self, records: Sequence[AfterRecord], seconds: float) -> bool:
         """True when they are stored. After `seconds` it goes on in the background and the answer is False."""
+        return await self._run([self._store(record) for record in records], records[0].request_id, seconds)
+
+    async def keep_usage(self, record: UsageRecord, seconds: float) -> bool:
+        """The ledger row of what no gateway runs. As `keep`."""
+        subject = subjects.after("usage", record.request_id)
+        message_id = f"{record.request_id}-{record.run_id}-{record.attempt}"
+        stored = self._until_stored(subject, message_id, record.encode())
+        return await self._run([stored], record.request_id, seconds)
+
+    async def _run(
+        self, work: Sequence[Coroutine[None, None, None]], request_id: str, seconds: float
+    ) -> bool:
         if len(self._waiting) >= MAX_WAITING:
-            log.error("records of %s dropped: %d wait already", records[0].request_id, MAX_WAITING)
+            log.error("records of %s dropped: %d wait already", request_id, MAX_WAITING)
+            for coroutine in work:
+                coroutine.close()
             return False
-        tasks = [asyncio.create_task(self._store(record)) for record in records]
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
         for task in tasks:
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
@@ -45,12 +59,14 @@ class RecordLog:
     async def _store(self, record: AfterRecord) -> None:
         subject = subjects.after(record.kind, record.request_id)
         message_id = f"{record.request_id}-{record.run_id}-{record.kind}"
-        payload = self._fitting(record)
+        await self._until_stored(subject, message_id, self._fitting(record))
+
+    async def _until_stored(self, subject: str, message_id: str, payload: bytes) -> None:
         while True:
             try:
                 await self._bus.publish_durable(subject, payload, message_id=message_id)
             except BusError as error:
-                log.warning("%s of %s not stored yet: %s", record.kind, record.request_id, error)
+                log.warning("record %s not stored yet: %s", message_id, error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return

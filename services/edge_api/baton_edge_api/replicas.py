@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from baton_common.bus import Bus, BusMessage, Subscription
 from baton_common.catalog import Catalog
@@ -31,6 +32,8 @@ class ServedModel:
     """Unix time in seconds at which this process first saw it."""
     context_length: int | None
     owned_by: str = "baton"
+    task: Literal["embed"] | None = None
+    """None: it answers chats."""
 
 
 class ReplicaBoard:

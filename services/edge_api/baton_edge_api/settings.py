@@ -43,5 +43,9 @@ class EdgeSettings(ServiceSettings):
     query_timeout: float = Field(default=10.0, gt=0)
     """For questions to the books and the console."""
     ingest_timeout: float = Field(default=120.0, gt=0)
+    embed_timeout: float = Field(default=60.0, gt=0)
+    """For each question to the embedder; a request of many texts asks several."""
+    embedding_aliases: tuple[str, ...] = ("embedding",)
+    """Names by which the embedder's model can be asked for beside its own."""
     record_seconds: float = Field(default=1.0, gt=0)
     """How long the end of an answer waits for its conversation to be stored; then that goes on behind it."""

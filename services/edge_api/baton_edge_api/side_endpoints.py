@@ -32,6 +32,7 @@ from baton_contracts.queries import (
 )
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_object, json_answer, retry_headers
 from baton_edge_api.body import read_body
+from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.exchange import exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.keys import KeyRing
@@ -69,7 +70,8 @@ def _model_card(model: ServedModel) -> dict[str, Any]:
         "created": model.since,
         "owned_by": model.owned_by,
     }
-    return card | ({"max_model_len": model.context_length} if model.context_length else {})
+    card |= {"max_model_len": model.context_length} if model.context_length else {}
+    return card | ({"task": model.task} if model.task else {})
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class SideEndpoints:
     node: Node
     ring: KeyRing
     replicas: ReplicaBoard
+    embedders: EmbedderBoard
     metrics: Metrics
     settings: EdgeSettings
     openapi: bytes
@@ -111,15 +114,18 @@ class SideEndpoints:
     def _tenant(self, request: Request) -> Tenant:
         return self.ring.tenant_of(header(request.scope, b"authorization"))
 
+    def _served(self) -> list[ServedModel]:
+        return self.replicas.models() + self.embedders.models()
+
     async def models(self, request: Request) -> Response:
         self._tenant(request)
-        cards = [_model_card(model) for model in self.replicas.models()]
+        cards = [_model_card(model) for model in self._served()]
         return to_response(json_answer({"object": "list", "data": cards}))
 
     async def model(self, request: Request) -> Response:
         self._tenant(request)
         wanted = request.path_params["name"]
-        for model in self.replicas.models():
+        for model in self._served():
             if model.name == wanted:
                 return to_response(json_answer(_model_card(model)))
         text = "No such model is served now. GET /v1/models lists those that are."

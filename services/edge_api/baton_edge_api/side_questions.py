@@ -1,4 +1,4 @@
-"""Questions beside the relay: the books, the console, the document store. One request, one reply.
+"""Questions beside the relay: the books, the console, documents, the embedder. One request, one reply.
 
 Owns what happens when the service behind is missing, late or wrong. Knows nothing of HTTP.
 """
@@ -11,10 +11,10 @@ from baton_common.bus import Bus
 from baton_common.errors import BusError, BusTimeout, BusUnavailable, NoResponders, RequestFailed
 from baton_contracts.base import MalformedMessage, WireModel
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_contracts.queries import BooksReply, ConsoleReply, IngestReply
+from baton_contracts.queries import BooksReply, ConsoleReply, EmbedReply, IngestReply
 from baton_contracts.subjects import Service
 
-R = TypeVar("R", BooksReply, ConsoleReply, IngestReply)
+R = TypeVar("R", BooksReply, ConsoleReply, EmbedReply, IngestReply)
 
 
 async def ask(bus: Bus, subject: str, query: WireModel, reply: type[R], *, to: Service, seconds: float) -> R:

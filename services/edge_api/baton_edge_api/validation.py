@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from baton_common.errors import RequestFailed
@@ -56,7 +56,7 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
         chat=chat,
         include_usage=bool(wire.stream_options and wire.stream_options.include_usage),
         conversation_id=wire.conversation_id,
-        ignored=_ignored(wire, strict=strict),
+        ignored=ignored_names(wire, strict=strict),
     )
 
 
@@ -129,7 +129,8 @@ def _check_assistant(message: AssistantMessage, at: str) -> None:
         raise RequestFailed.because("invalid_value", text, param=f"{at}.content")
 
 
-def _ignored(wire: ChatCompletionRequest, *, strict: bool) -> tuple[str, ...]:
+def ignored_names(wire: BaseModel, *, strict: bool) -> tuple[str, ...]:
+    """Parameters without effect, safe to stand in a header. Raises RequestFailed in strict mode."""
     unknown = [name for name in wire.model_extra or {} if name not in NOT_SERVED.keys() | NO_EFFECT]
     if unknown and strict:
         name = unknown[0][:64]

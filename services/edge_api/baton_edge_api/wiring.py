@@ -13,6 +13,8 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
+from baton_edge_api.embedders import EmbedderBoard
+from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
 from baton_edge_api.key_watch import wait_for_keys, watch_keys
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import Metrics
@@ -42,12 +44,14 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         record_log = RecordLog(bus, settings.max_handoff_bytes)
         parts = RelayParts(desk, ring, record_log, metrics, settings)
         chat = RelayEndpoint(parts, chat_reader(settings))
-        side = SideEndpoints(node, ring, replicas, metrics, settings, document_bytes())
+        embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
+        embeddings = EmbeddingsEndpoint(EmbeddingParts(desk, ring, embedders, record_log, metrics, settings))
+        side = SideEndpoints(node, ring, replicas, embedders, metrics, settings, document_bytes())
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))
         node.add(desk)
         await wait_for_keys(ring, _KEYS_SECONDS)
-        async with serving(build_app(chat, side, metrics), settings, sock):
+        async with serving(build_app(chat, embeddings, side, metrics), settings, sock):
             yield
             desk.end_all()
         await record_log.flush(_FLUSH_SECONDS)

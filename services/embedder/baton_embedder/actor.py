@@ -14,7 +14,9 @@ def embed_responder(
     node: Node, settings: Settings, batcher: Batcher, model: str
 ) -> Responder[EmbedQuery, EmbedReply]:
     async def answer(_request_id: str, query: EmbedQuery) -> EmbedReply:
-        embedded = await batcher.embed(query.texts)
+        embedded = await (
+            batcher.embed_ids(query.token_ids) if query.token_ids else batcher.embed(query.texts)
+        )
         return EmbedReply(model=model, vectors=embedded.vectors, prompt_tokens=embedded.prompt_tokens)
 
     limits = ResponderLimits(

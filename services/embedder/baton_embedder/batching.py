@@ -101,7 +101,13 @@ class Batcher:
         self._work = asyncio.Event()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        token_ids = await asyncio.to_thread(self._encoder.tokenize, texts)
+        return await self._embed(await asyncio.to_thread(self._encoder.tokenize, texts))
+
+    async def embed_ids(self, token_ids: Sequence[Sequence[int]]) -> Embedded:
+        """Ids of the model's own vocabulary, without marks of beginning and end. Raises RequestFailed."""
+        return await self._embed(await asyncio.to_thread(self._encoder.frame, token_ids))
+
+    async def _embed(self, token_ids: list[list[int]]) -> Embedded:
         question = Question(token_ids, asyncio.get_running_loop().create_future())
         self.pending.append(question)
         self._work.set()

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
+from baton_common.errors import RequestFailed
+
 Vector = tuple[float, ...]
 
 _LONGEST_TEXT = 16_384
@@ -25,6 +27,10 @@ class Encoder(Protocol):
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, cut to the model's length."""
+        ...
+
+    def frame(self, texts: Sequence[Sequence[int]]) -> list[list[int]]:
+        """What `tokenize` gives for texts of these tokens. Raises RequestFailed for an id that is none."""
         ...
 
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]: ...
@@ -56,6 +62,22 @@ class MeanPoolEncoder:
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         cut = [text[:_LONGEST_TEXT] for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(cut)]
+
+    def frame(self, texts: Sequence[Sequence[int]]) -> list[list[int]]:
+        size = self._tokenizer.get_vocab_size()
+        for index, ids in enumerate(texts):
+            if (most := max(ids)) >= size:
+                text = (
+                    f"input[{index}]: {most} is no token of {self.name}, whose tokenizer has {size}. "
+                    "Send text, or ids of that tokenizer."
+                )
+                raise RequestFailed.because("invalid_value", text, param="input")
+        # By way of the text: the same marks, the same cut, and no ids that a text would not have given.
+        return self.tokenize(self._tokenizer.decode_batch([list(ids) for ids in texts]))
+
+    @property
+    def dimensions(self) -> int:
+        return int(self._model.config.hidden_size)
 
     @torch.inference_mode()
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]:

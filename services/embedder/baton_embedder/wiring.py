@@ -13,6 +13,7 @@ import torch
 from baton_common.bus import Bus
 from baton_common.node import Node
 from baton_common.service import Wire
+from baton_contracts.heartbeats import EmbeddingModel
 from baton_embedder.actor import embed_responder
 from baton_embedder.batching import Batcher
 from baton_embedder.encoder import MeanPoolEncoder, packaged_minilm
@@ -35,6 +36,9 @@ async def _opened(node: Node, settings: Settings) -> AsyncGenerator[None, None]:
     try:
         encoder = await asyncio.get_running_loop().run_in_executor(executor, _load, settings)
         batcher = Batcher(encoder, executor, settings.embedder_tokens_per_step)
+        node.embeds = EmbeddingModel(
+            name=encoder.name, dimensions=encoder.dimensions, max_tokens=settings.embedder_max_tokens
+        )
         node.supervise("batching", batcher.run)
         node.add(embed_responder(node, settings, batcher, encoder.name))
         yield

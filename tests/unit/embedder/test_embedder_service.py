@@ -20,8 +20,9 @@ pytestmark = pytest.mark.real_weights
 
 
 class Asker:
-    def __init__(self, bus: MemoryBus) -> None:
+    def __init__(self, bus: MemoryBus, node: Node) -> None:
         self._bus = bus
+        self.node = node
 
     async def send(self, payload: bytes) -> EmbedReply:
         subject = subjects.embed(new_request_id())
@@ -38,7 +39,7 @@ async def asker() -> AsyncIterator[Asker]:
     await node.start()
     async with wire(Settings(embedder_concurrency=2, embedder_waiting=1))(node, bus):  # pyright: ignore[reportArgumentType]
         await node.become_ready()
-        yield Asker(bus)
+        yield Asker(bus, node)
         await node.drain(5)
     await node.stop()
 
@@ -75,6 +76,26 @@ async def test_texts_are_cut_at_256_tokens_and_an_empty_one_is_a_vector_too(aske
     assert long.prompt_tokens == 512
     empty = await asker.embed("")
     assert math.hypot(*empty.vectors[0]) == pytest.approx(1, abs=1e-4)
+
+
+async def test_ids_of_its_own_tokenizer_give_the_vector_of_their_text(asker: Asker) -> None:
+    """7592 and 2088 are "hello" and "world" in BERT's vocabulary of 30,522."""
+    texts = await asker.embed("hello world")
+    ids = await asker.send(EmbedQuery(token_ids=((7592, 2088),)).encode())
+    assert (ids.vectors, ids.prompt_tokens) == (texts.vectors, 4)
+    foreign = await asker.send(EmbedQuery(token_ids=((7592,), (30_522,))).encode())
+    assert foreign.error
+    assert (foreign.error.code, foreign.error.param, foreign.error.stop) == (
+        "invalid_value",
+        "input",
+        "embedder",
+    )
+    assert "input[1]: 30522 is no token of all-MiniLM-L6-v2" in foreign.error.message
+
+
+async def test_the_lease_says_what_is_served(asker: Asker) -> None:
+    assert asker.node.embeds
+    assert (asker.node.embeds.name, asker.node.embeds.dimensions) == ("all-MiniLM-L6-v2", 384)
 
 
 async def test_bad_payloads_and_too_many_questions_are_errors_in_the_reply(asker: Asker) -> None:

@@ -199,7 +199,7 @@ async function useKey() {
 
 async function loadModels(key) {
   const { data } = await getJson("/v1/models", key);
-  const names = data.map((model) => model.id);
+  const names = data.filter((model) => !model.task).map((model) => model.id);
   if (!names.includes("auto")) names.unshift("auto");
   const wanted = localStorage.getItem(MODEL_STORAGE);
   $("model").replaceChildren(...names.map((name) => element("option", { value: name, text: name })));

@@ -1,0 +1,59 @@
+"""From the JSON of an embeddings request to questions for the embedder.
+
+Owns what is refused, and how many inputs go into one question. Knows nothing of HTTP or NATS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from baton_common.errors import RequestFailed
+from baton_contracts.heartbeats import EmbeddingModel
+from baton_contracts.openai_embeddings import EmbeddingRequest
+from baton_contracts.queries import MAX_TEXTS, EmbedQuery
+from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.validation import explain, ignored_names
+
+_QUESTION_TOKENS = 4096
+"""About so many go into one question: an embedder of one thread answers it well within its time."""
+_REPLY_BYTES = 4 * 1024 * 1024
+_BYTES_A_NUMBER = 11
+
+
+def read_embeddings(
+    body: bytes, *, strict: bool, max_text_chars: int
+) -> tuple[EmbeddingRequest, tuple[str, ...]]:
+    """The request, and the names in it that have no effect. Raises RequestFailed, naming the parameter."""
+    try:
+        wire = EmbeddingRequest.model_validate(parse_json(body))
+    except NotJson as error:
+        raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
+    except ValidationError as error:
+        raise explain(error.errors(include_url=False)[0]) from None
+    total = sum(len(item) for item in wire.input if isinstance(item, str))
+    if total > max_text_chars:
+        text = f"The request holds {total} characters of text; at most {max_text_chars} are accepted."
+        raise RequestFailed.because("request_too_large", text, param="input")
+    return wire, ignored_names(wire, strict=strict)
+
+
+def questions(inputs: list[str] | list[list[int]], model: EmbeddingModel) -> Iterator[EmbedQuery]:
+    """As few as fit: each bounded in inputs, in tokens (guessed high) and in the size of its answer."""
+    most = max(1, min(MAX_TEXTS, _REPLY_BYTES // (_BYTES_A_NUMBER * model.dimensions)))
+    part: list[str | list[int]] = []
+    tokens = 0
+    for item in inputs:
+        cost = min(model.max_tokens, len(item) if isinstance(item, list) else len(item) // 3 + 2)
+        if part and (len(part) == most or tokens + cost > _QUESTION_TOKENS):
+            yield _question(part)
+            part, tokens = [], 0
+        part.append(item)
+        tokens += cost
+    yield _question(part)
+
+
+def _question(part: list[str | list[int]]) -> EmbedQuery:
+    texts = tuple(item for item in part if isinstance(item, str))
+    return EmbedQuery(texts=texts, token_ids=tuple(tuple(ids) for ids in part if isinstance(ids, list)))
