@@ -134,6 +134,17 @@ EXAMPLES: dict[str, WireModel] = {
         replica="engine_worker-11223344",
         gateway="llm_gateway-55667788",
         guard="output_guardrails-99aabbcc",
+        prompt_tokens=42,
+    ),
+    "Frame.prologue.resumed": frames.Prologue(
+        **(_FRAME | {"attempt": 2, "sender": "engine_worker-55667788"}),
+        seq=0,
+        model="smollm2-135m",
+        replica="engine_worker-55667788",
+        gateway="llm_gateway-55667788",
+        guard="output_guardrails-99aabbcc",
+        prompt_tokens=42,
+        resumed=(2,),
     ),
     "Frame.data": frames.Data(**_FRAME, seq=1, text="No free", token_ids=(2082, 1822)),
     "Frame.data.call": frames.Data(

@@ -53,6 +53,12 @@ class Prologue(FrameBase):
     guard: SubjectToken
     cache: Literal["none", "exact"] = "none"
     num_answers: int = Field(default=1, ge=1, description="So many answers come, told apart by index.")
+    prompt_tokens: int | None = Field(default=None, ge=0, description="As the engine counted them.")
+    resumed: tuple[int, ...] = Field(
+        default=(),
+        description="So many tokens of each answer, by index, were sent by earlier attempts: this one goes "
+        "on behind them.",
+    )
     citations: tuple[str, ...] = Field(default=(), description="Sources of [1], [2], … in order.")
     ignored: tuple[str, ...] = Field(
         default=(), description="Parameters that this model has no use for, by their names in the request."
@@ -154,7 +160,7 @@ class End(FrameBase):
     finish_reasons: tuple[FinishReason, ...] = Field(
         default=(), description="Of each answer by index, where there are several."
     )
-    usage: Usage
+    usage: Usage = Field(description="Of the whole answer, whichever attempts gave it.")
     blocks_freed: int = Field(default=0, ge=0, description="KV blocks that this request gave back.")
     timings: Timings | None = None
 

@@ -78,6 +78,9 @@ class EngineWork(WireModel):
         default=(),
         description="Tokens that an earlier attempt sent: they extend the prompt and are not sent again.",
     )
+    resume_others: tuple[tuple[int, ...], ...] = Field(
+        default=(), description="Those of the further answers, from index 1 on."
+    )
     cache_salt: str = Field(
         default="", description="Prefix cache blocks are shared only under the same salt."
     )

@@ -57,7 +57,12 @@ def _publishes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.resend.*.*",
         ),
         "inference_router": (f"{ROOT}.engine.*.*", f"{ROOT}.kv.ask.*", f"{ROOT}.tokens.*.*"),
-        "engine_worker": (f"{ROOT}.frames.*.*.*", f"{ROOT}.replica.*.*", f"{ROOT}.kv.*"),
+        "engine_worker": (
+            f"{ROOT}.frames.*.*.*",
+            f"{ROOT}.replica.*.*",
+            f"{ROOT}.kv.*",
+            f"{ROOT}.after.usage.*",
+        ),
         "output_guardrails": (f"{ROOT}.resend.*.*",),
         "after_answer": (
             "$JS.API.INFO",

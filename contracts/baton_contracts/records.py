@@ -15,11 +15,15 @@ from baton_contracts.frames import FinishReason, Usage
 from baton_contracts.identifiers import RequestId
 from baton_contracts.prompt import Role, ToolCall
 
-Outcome = Literal["finished", "cancelled", "error", "cache_hit"]
+Outcome = Literal["finished", "cancelled", "error", "cache_hit", "migrated"]
 
 
 class UsageRecord(WireModel):
-    """One ledger row: one engine attempt or one cache hit. On `after.usage.RID`, from the gateway."""
+    """One ledger row: one engine attempt or one cache hit. On `after.usage.RID`, from the gateway.
+
+    The rows of one run add up to one bill: an attempt counts the tokens that it added to the answer, and the
+    prompt counts on the last attempt. `migrated`: another attempt went on behind what this one had sent.
+    """
 
     request_id: RequestId
     run_id: str = Field(pattern=r"^[0-9a-f]{8}$")
@@ -31,6 +35,11 @@ class UsageRecord(WireModel):
     outcome: Outcome
     finish_reason: FinishReason | None = None
     error_code: str | None = None
+    stand_in: bool = Field(
+        default=False,
+        description="Stored by the engine worker because the gateway that owned the attempt was lost. The "
+        "gateway's own record takes its place.",
+    )
     started_at: float = Field(description="Unix time in seconds.")
     ended_at: float
 

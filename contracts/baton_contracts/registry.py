@@ -256,9 +256,10 @@ CHANNELS: tuple[Channel, ...] = (
         "after.usage.{requestId}",
         "durable",
         records.UsageRecord,
-        "llm_gateway edge_api",
+        "llm_gateway edge_api engine_worker",
         "after_answer",
-        note="JetStream AFTER, work queue, explicit ack. The edge stores those of embeddings.",
+        note="JetStream AFTER, work queue, explicit ack. The edge stores those of embeddings, the engine "
+        "worker stand-ins.",
     ),
     _channel(
         "afterConversation",

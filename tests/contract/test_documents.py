@@ -79,5 +79,5 @@ def test_every_service_may_use_just_its_channels() -> None:
             if service in channel.receivers and channel.kind != "durable":
                 assert subject in allowed.subscribe, (service, "subscribe", subject)
     engine = permissions.of_service("engine_worker")
-    assert not any("after" in subject for subject in engine.publish)
+    assert [subject for subject in engine.publish if "after" in subject] == ["baton.v1.after.usage.*"]
     assert not any(".reply." in subject or "prompt" in subject for subject in engine.subscribe)

@@ -45,10 +45,16 @@ class Entry:
 
 
 def insert_once(dialect: str, table: Table) -> Insert:
-    """INSERT that leaves a row with the same key as it is."""
-    if dialect == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+    """INSERT that leaves a row with the same key as it is, unless that is a stand-in and this is not."""
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    if table is not ledger:
+        return insert.on_conflict_do_nothing()
+    new = insert.excluded
+    return insert.on_conflict_do_update(
+        index_elements=list(table.primary_key),
+        set_={column.name: new[column.name] for column in table.columns if not column.primary_key},
+        where=ledger.c.stand_in & ~new.stand_in,
+    )
 
 
 def conversation_statement(tenant_id: str, conversation_id: str) -> Select[tuple[object, ...]]:
@@ -153,6 +159,7 @@ def _usage_record(row: RowMapping) -> UsageRecord:
         outcome=row["outcome"],
         finish_reason=row["finish_reason"],
         error_code=row["error_code"],
+        stand_in=row["stand_in"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
     )

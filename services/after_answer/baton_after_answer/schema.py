@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 metadata = MetaData()
@@ -38,12 +39,14 @@ ledger = Table(
     Column("outcome", String(16), nullable=False),
     Column("finish_reason", String(32)),
     Column("error_code", String(64)),
+    Column("stand_in", Boolean, nullable=False, server_default=false()),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double, nullable=False),
     Column("written_at", Double, nullable=False),
     Index("ledger_by_time", "tenant_id", "ended_at"),
 )
-"""One row for each engine attempt or cache hit: what was used, by whom, on what."""
+"""One row for each engine attempt or cache hit: what was used, by whom, on what. `stand_in`: an engine worker
+stored it for a gateway that was lost; the gateway's own word takes its place."""
 
 turns = Table(
     "turns",

@@ -79,6 +79,19 @@ def test_the_same_records_twice_are_one_row_each(engine: Engine) -> None:
     assert [count(engine, table) for table in metadata.sorted_tables] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("order", [(True, False), (False, True), (True, True, False, True)])
+def test_the_gateways_own_row_takes_the_place_of_a_stand_in(engine: Engine, order: tuple[bool, ...]) -> None:
+    books = Books(engine)
+    for stand_in in order:
+        record = usage_record(
+            request_id=RID, replica="told by a stand-in" if stand_in else "told by the gateway"
+        )
+        row = ledger_row(record.model_copy(update={"stand_in": stand_in}), written_at=1.0)
+        books.write(Entry(ledger=[row]))
+    [row] = books.usage(ACME.tenant_id, RID)
+    assert (row.replica, row.stand_in) == ("told by the gateway", False)
+
+
 def test_attempts_and_runs_of_one_request_are_rows_of_their_own(engine: Engine) -> None:
     books = Books(engine)
     records = [
@@ -192,7 +205,9 @@ def test_the_statements_are_right_in_both_dialects(dialect: object) -> None:
     name = dialect.name  # type: ignore[attr-defined]
     insert = str(insert_once(name, ledger).compile(dialect=dialect))  # type: ignore[arg-type]
     assert insert.startswith("INSERT INTO ledger (tenant_id, request_id, run_id, attempt,")
-    assert insert.endswith("ON CONFLICT DO NOTHING")
+    assert "ON CONFLICT (tenant_id, request_id, run_id, attempt) DO UPDATE SET team = excluded.team" in insert
+    others = str(insert_once(name, turns).compile(dialect=dialect))  # type: ignore[arg-type]
+    assert others.endswith("ON CONFLICT DO NOTHING")
     for statement in (conversation_statement("acme", "c"), usage_statement("acme", None)):
         assert "tenant_id = " in str(statement.compile(dialect=dialect))  # type: ignore[arg-type]
     assert "conversation_id = " in str(conversation_statement("acme", "c").compile(dialect=dialect))  # type: ignore[arg-type]
