@@ -190,6 +190,9 @@ EXAMPLES: dict[str, WireModel] = {
             logprobs=(None, frames.TokenLogprob(text="!", token_bytes=(33,), logprob=-1.5, token_id=17)),
         ),
     ),
+    "Frame.data.ends": frames.Data(
+        **_FRAME, seq=1, index=1, text=" seat.", token_ids=(9,), finish_reason="stop"
+    ),
     "Frame.end": frames.End(**_FRAME, seq=2, finish_reason="stop", usage=USAGE, blocks_freed=4),
     "Frame.end.several": frames.End(
         **_FRAME, seq=2, finish_reason="stop", finish_reasons=("stop", "length"), usage=USAGE, blocks_freed=4

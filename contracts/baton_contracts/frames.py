@@ -134,6 +134,9 @@ class Data(FrameBase):
         default=None, description="The answer's own, like `logprobs`: for a request with return_token_ids."
     )
     prompt: PromptPiece | None = Field(default=None, description="For a request that asked for its tokens.")
+    finish_reason: FinishReason | None = Field(
+        default=None, description="This answer ends here, and others go on; of the last one the End says it."
+    )
 
     @property
     def says_something(self) -> bool:

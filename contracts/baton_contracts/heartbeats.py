@@ -46,6 +46,7 @@ class StepProfile(WireModel):
     model_seconds: float = Field(default=0.0, ge=0)
     sample_seconds: float = Field(default=0.0, ge=0)
     emit_seconds: float = Field(default=0.0, ge=0)
+    draft_seconds: float = Field(default=0.0, ge=0, description="Making guesses, where it speculates.")
     steps_total: int = Field(default=0, ge=0, description="Steps that computed something.")
     tokens_total: int = Field(default=0, ge=0, description="Tokens computed, of prompts and answers.")
 

@@ -22,8 +22,9 @@ from baton_engine.layers.attention_gpu import GPUAttention
 from baton_engine.layers.attention_torch import MOST_GATHERED, TorchAttention
 from baton_engine.models.decoder import DecoderModel
 from baton_engine.models.spec import DecoderSpec
+from baton_engine.native.cache import NativeUnavailable
 from baton_engine.native.forward import NativeForward
-from baton_engine.native.library import NativeLibrary, NativeUnavailable, load_library
+from baton_engine.native.library import NativeLibrary, load_library
 from baton_engine.native.support import why_not_native
 from baton_engine.padded_decode import DecodeShapes
 from baton_engine.padded_forward import PaddedForward, Recorder

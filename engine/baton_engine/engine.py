@@ -244,7 +244,7 @@ class EngineCore:
         if first:
             request.first_token_at = now
         if token.token_id is None:
-            return self._fail_without_token(request)
+            return self._fail_without_token(request, token)
         if first and request.forked_from is None:
             self.totals.prompt_tokens += request.num_prompt_tokens
             self._add_forks(request)
@@ -273,10 +273,12 @@ class EngineCore:
         for index in range(1, request.sampling.n):
             self.add(request.fork(index))
 
-    def _fail_without_token(self, request: Request) -> RequestDelta:
+    def _fail_without_token(self, request: Request, token: SampledToken) -> RequestDelta:
         matcher = request.matcher
-        if matcher is None:
+        if not token.is_ruled_out:
             return self._fail(request, "invalid_logits", ValueError("the logits hold no number to choose by"))
+        if matcher is None:
+            return self._fail(request, "no_token_left", ValueError("the request's rules allow no token"))
         error = matcher.error or StructureBroken("no token is left that both it and the other rules allow")
         return self._fail(request, error.code, error)
 

@@ -179,11 +179,13 @@ def _advice(weights: WeightPlan, plan: MemoryPlan) -> str:
 
 
 def work_bytes(config: EngineConfig, spec: DecoderSpec) -> int:
-    """Activations of the largest step, and the logits of all seats with the sampler's copy."""
+    """Activations of the largest step, the logits of all seats with the sampler's copy, and the rotary table:
+    cos and sin for every position the model has, which the kernels keep in a copy of their own."""
     q_size, kv_size = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
     widest = max(spec.hidden_size, spec.intermediate_size, q_size)
     numbers = 2 * spec.hidden_size + 3 * q_size + 4 * kv_size + spec.intermediate_size + widest
-    return 4 * (config.max_num_batched_tokens * numbers + 2 * config.max_num_seqs * spec.vocab_size)
+    table = 2 * spec.rope.max_positions * spec.head_dim
+    return 4 * (config.max_num_batched_tokens * numbers + 2 * config.max_num_seqs * spec.vocab_size + table)
 
 
 def matrices(spec: DecoderSpec) -> Iterator[tuple[tuple[str, ...], int, int]]:

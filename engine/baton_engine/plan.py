@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from baton_engine.config import EngineConfig
-from baton_engine.errors import EngineError, ModelLoadError
+from baton_engine.errors import ConfigError, EngineError, ModelLoadError
 from baton_engine.layers.attention import KVShape
 from baton_engine.memory import available_bytes
 from baton_engine.memory_plan import plan_memory, planned_weights
@@ -20,6 +20,10 @@ from baton_engine.models.registry import WeightSource
 from baton_engine.weights import open_checkpoint
 
 import torch  # isort: skip  (baton_engine comes first)
+
+
+MOST_GIB = 2**20
+"""A pebibyte: beyond any device."""
 
 
 class LoneConfig:
@@ -55,7 +59,9 @@ def _print_bill(options: argparse.Namespace) -> None:
     spec, dtype = read_spec(source), torch.bfloat16
     sizes = (spec.num_layers, spec.num_kv_heads, spec.head_dim, config.block_size)
     shape = KVShape(*sizes, dtype, config.resolve_kv_dtype(dtype))
-    free = available_bytes() if options.memory_gib is None else int(options.memory_gib * 2**30)
+    free = available_bytes() if options.memory_gib is None else _device_bytes(options.memory_gib)
+    if options.chat_tokens < 1:
+        raise ConfigError(f"--chat-tokens is {options.chat_tokens}; it must be 1 or more.")
     weights = planned_weights(config, source, dtype, torch.device("cpu"), native=True)
     plan = plan_memory(config, spec, shape, weights, free, share_kv=options.memory_gib is None)
     chats = f"chats of {options.chat_tokens:,} tokens at once: {plan.chats(options.chat_tokens):,}"
@@ -70,6 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-gib", type=float, help="of a device of its own; nothing: what is free here")
     parser.add_argument("--chat-tokens", type=int, default=4096)
     return parser
+
+
+def _device_bytes(memory_gib: float) -> int:
+    if not 0 < memory_gib <= MOST_GIB:
+        raise ConfigError(f"--memory-gib is {memory_gib}; it must be a number over 0, up to {MOST_GIB:,}.")
+    return int(memory_gib * 2**30)
 
 
 if __name__ == "__main__":

@@ -33,10 +33,12 @@ from baton_engine.request import Request, TokenLogprobs
 
 @dataclass(frozen=True)
 class SampledToken:
-    """token_id is None when the row's logits hold no number to choose by: that request fails, alone."""
+    """token_id is None when the row's logits hold no number to choose by: that request fails, alone.
+    is_ruled_out: since its rules made every token impossible, not since the model gave no numbers."""
 
     token_id: int | None
     logprobs: TokenLogprobs | None = None
+    is_ruled_out: bool = False
 
 
 def uniform(seed: int, position: int) -> float:
@@ -64,9 +66,16 @@ class Sampler:
         ids = self._choose(logits, [_draw_of(request) for request in requests])
         logprobs = raw.of_tokens([token_id or 0 for token_id in ids])
         return [
-            SampledToken(token_id, logprobs.get(row) if token_id is not None else None)
+            SampledToken(token_id, logprobs.get(row))
+            if token_id is not None
+            else SampledToken(None, is_ruled_out=_is_ruled_out(logits[row], requests[row]))
             for row, token_id in enumerate(ids)
         ]
+
+
+def _is_ruled_out(row: Tensor, request: Request) -> bool:
+    """What is no number stays none under the rules, which only add, scale and put minus infinity."""
+    return request.sampling.edits_logits and bool(torch.isneginf(row).all())
 
 
 def _draw_of(request: Request) -> Draw:

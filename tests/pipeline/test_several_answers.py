@@ -59,6 +59,18 @@ async def test_three_answers_streamed_and_whole_are_the_same_three(client: opena
     assert usage.prompt_tokens == answer.usage.prompt_tokens == one.usage.prompt_tokens
 
 
+async def test_a_choice_ends_when_its_answer_does_not_when_all_do(client: openai.AsyncOpenAI) -> None:
+    more = QUESTION["extra_body"] | {"stop_token_ids": list(range(65, 69))}
+    request = QUESTION | {"n": 4, "seed": 7, "temperature": 1, "max_tokens": 40, "extra_body": more}
+    _, chunks = await streamed(client, **request)
+    told = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    ends = [place for place, choice in enumerate(told) if choice.finish_reason]
+    assert sorted(told[place].index for place in ends) == [0, 1, 2, 3]
+    for place in ends:
+        assert all(later.index != told[place].index for later in told[place + 1 :])
+    assert any(later.delta.content for later in told[ends[0] + 1 : ends[-1]])
+
+
 async def test_logprobs_stand_with_the_text_of_their_tokens(client: openai.AsyncOpenAI) -> None:
     request = QUESTION | {"temperature": 0, "logprobs": True, "top_logprobs": 2}
     choices, chunks = await streamed(client, **request)

@@ -1,12 +1,33 @@
-"""Guesses that a test decides on, in the place of an n-gram index or a draft model."""
+"""Guesses that a test decides on, in the place of an n-gram index or a draft model; and the questions whose
+answers every kind of guessing must leave as they were."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
+from baton_engine import SamplingParams
 from baton_engine.assembly import LoadedEngine
 from baton_engine.request import Request
 from baton_engine.speculation.drafting import Speculation, Wanted
+from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
+
+SEEDED = SamplingParams(max_tokens=24, temperature=1.0, top_p=0.95, seed=11, ignore_eos=True)
+PROMPTS = [list(range(1 + index, 20 + 7 * index)) for index in range(5)]
+
+greedy_and_seeded = pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+however_computed = pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_num_batched_tokens": 8},
+        {"max_num_seqs": 2},
+        {"block_size": 4, "num_blocks": 24},
+        {"enable_prefix_caching": False},
+    ],
+    ids=["batched", "chunked", "two seats", "preempted", "no prefix cache"],
+)
 
 Guess = Callable[[Request, int], Sequence[int]]
 
@@ -49,3 +70,10 @@ def knowing(answers: dict[str, Sequence[int]], wrong_every: int = 0) -> Guess:
         ]
 
     return guess
+
+
+def answers_of(engine: LoadedEngine, sampling: SamplingParams) -> dict[str, list[int]]:
+    """The tokens of an answer to each of PROMPTS, all asked at once, by request and answer."""
+    for index, prompt in enumerate(PROMPTS):
+        add(engine, ask(f"r{index}", prompt, sampling))
+    return {f"{name}.0": token_ids(deltas) for name, deltas in drain(engine).items()}

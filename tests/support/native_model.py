@@ -15,8 +15,9 @@ from baton_engine.layers.attention import KVShape, Span
 from baton_engine.layers.attention_torch import TorchAttention
 from baton_engine.models import build_model
 from baton_engine.models.registry import WeightSource
+from baton_engine.native.cache import NativeUnavailable
 from baton_engine.native.forward import NativeForward
-from baton_engine.native.library import ISA_NUMBERS, NativeUnavailable, load_library
+from baton_engine.native.library import ISA_NUMBERS, load_library
 from tests.support.tiny_model import TINY_CONFIG, TinyCheckpoint
 
 CPU = torch.device("cpu")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from baton_engine.models.spec import DecoderSpec, common_spec
+from baton_engine.models.spec import DecoderSpec, common_spec, window_everywhere
 
 
 def mistral_spec(config: Mapping[str, Any]) -> DecoderSpec:
-    common = common_spec(config)
-    window = config.get("sliding_window")
-    return DecoderSpec(**common, windows=(window,) * common["num_layers"] if window else ())
+    return DecoderSpec(**common_spec(config), windows=window_everywhere(config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, cast
 
 from baton_engine.errors import ModelLoadError
 from baton_engine.layers.rotary import RopeSpec
@@ -63,7 +63,7 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
         "vocab_size": _integer(config, "vocab_size"),
         "hidden_size": hidden_size,
         "intermediate_size": _integer(config, "intermediate_size"),
-        "num_layers": _integer(config, "num_hidden_layers", most=MOST_LAYERS),
+        "num_layers": _num_layers(config),
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "head_dim": head_dim,
@@ -74,22 +74,60 @@ def common_spec(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def window_everywhere(config: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Mistral's key: sliding_window is the window of all layers, null of none. layer_types may only repeat
+    it: what the makers' own code would do with another one is not known here.
+    """
+    num_layers = _num_layers(config)
+    window = _integer(config, "sliding_window") if config.get("sliding_window") is not None else None
+    kind = FULL if window is None else SLIDING
+    if set(_layer_kinds(config, [kind] * num_layers)) != {kind}:
+        raise ModelLoadError(
+            f"config.json has sliding_window = {window} and layer_types that say otherwise; in this model "
+            "family all layers are of one kind."
+        )
+    return (window,) * num_layers if window else ()
+
+
 def sliding_windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
     """Qwen's keys: use_sliding_window turns it on, layer_types or max_window_layers say for which layers."""
+    num_layers = _num_layers(config)
     if not config.get("use_sliding_window"):
+        if SLIDING in _layer_kinds(config, [FULL] * num_layers):
+            raise ModelLoadError(
+                f"config.json has {SLIDING} among its layer_types, but use_sliding_window is off."
+            )
         return ()
     window = _integer(config, "sliding_window")
-    num_layers = _integer(config, "num_hidden_layers", most=MOST_LAYERS)
     first = config.get("max_window_layers", 28)
-    kinds = config.get("layer_types") or [
-        "sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)
-    ]
-    if len(kinds) != num_layers or not set(kinds) <= {"sliding_attention", "full_attention"}:
+    if not _is_integer(first) or first < 0:
         raise ModelLoadError(
-            f"config.json has layer_types {kinds!r} for {num_layers} layers; this engine has full_attention "
-            "and sliding_attention, one for each layer."
+            f"config.json has max_window_layers = {first!r:.40}; a whole number from 0 on is needed."
         )
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+    by_number = [SLIDING if layer >= first else FULL for layer in range(num_layers)]
+    kinds = _layer_kinds(config, by_number)
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+def _layer_kinds(config: Mapping[str, Any], default: list[str]) -> list[str]:
+    """layer_types, or `default` where there is none."""
+    given = config.get("layer_types")
+    if given is None:
+        return default
+    kinds = cast("list[Any]", given) if isinstance(given, list) else []
+    if len(kinds) != len(default) or not all(kind in (FULL, SLIDING) for kind in kinds):
+        raise ModelLoadError(
+            f"config.json has layer_types {given!r:.200} for {len(default)} layers; this engine has {FULL} "
+            f"and {SLIDING}, one for each layer."
+        )
+    return kinds
+
+
+def _num_layers(config: Mapping[str, Any]) -> int:
+    return _integer(config, "num_hidden_layers", most=MOST_LAYERS)
 
 
 def _rope(config: Mapping[str, Any], head_dim: int, max_positions: int) -> RopeSpec:
@@ -118,11 +156,15 @@ def _integer(config: Mapping[str, Any], key: str, *, default: int | None = None,
     value = config.get(key)
     if default is not None and not value:
         value = default
-    if not isinstance(value, int) or not 0 < value <= most:
+    if not _is_integer(value) or not 0 < value <= most:
         raise ModelLoadError(
             f"config.json has {key} = {value!r:.40}; a whole number from 1 to {most} is needed."
         )
     return value
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(config: Mapping[str, Any], key: str, default: float) -> float:

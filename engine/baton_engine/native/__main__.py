@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from baton_engine.native.library import NativeUnavailable, load_library
+from baton_engine.native.cache import NativeUnavailable
+from baton_engine.native.library import load_library
 
 
 def main() -> int:

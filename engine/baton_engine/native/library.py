@@ -1,38 +1,17 @@
-"""The compiled kernels: found in the cache or compiled into it, and their C face. Knows no model.
+"""The compiled kernels' C face. Knows no model, and not how they were compiled (`cache.py`).
 
-The cache is keyed by the sources, the flags and torch; the library holds the code for every instruction set
-and picks at run time, so the CPU is not part of the key, and an image may carry it to machines of any kind.
+The library holds the code for every instruction set and picks at run time.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import logging
-import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
 
-import torch
+from baton_engine.native.cache import NativeUnavailable, cached_library
 
-SOURCES = Path(__file__).parent / "csrc"
-FLAGS = ("-std=c++20", "-O3", "-Wno-psabi")
-NAME = "baton_native"
-CACHE_VARIABLE = "BATON_NATIVE_CACHE"
-COMPILE_SECONDS = 300
 ISA_NUMBERS = {"avx2": 1, "avx512": 2}
-
-_log = logging.getLogger(__name__)
-
-
-class NativeUnavailable(Exception):
-    """No kernels here; the message says why: no compiler, a failed build, a CPU without AVX2."""
 
 
 class Shape(ctypes.Structure):
@@ -120,64 +99,4 @@ class NativeLibrary:
 @functools.cache
 def load_library() -> NativeLibrary:
     """Compiles on first use (seconds), then loads. Raises NativeUnavailable."""
-    if sys.platform != "linux":
-        raise NativeUnavailable(f"they are compiled on Linux only, this is {sys.platform}.")
-    key = _key()
-    for folder in _cache_folders():
-        path = folder / f"{NAME}-{key}.so"
-        if path.is_file():
-            return NativeLibrary(path)
-    if shutil.which(os.environ.get("CXX", "c++")) is None:
-        raise NativeUnavailable("there is no C++ compiler (c++, or what CXX names) to compile them.")
-    return NativeLibrary(_compile(key))
-
-
-def _cache_folders() -> list[Path]:
-    """Where a library may lie: as configured, with the environment, with the user."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    if configured:
-        return [Path(configured)]
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return [Path(sys.prefix) / "share" / "baton-native", user / "baton-native"]
-
-
-def _key() -> str:
-    digest = hashlib.sha256("\0".join([*FLAGS, torch.__version__, platform.machine()]).encode())
-    for file in sorted(SOURCES.iterdir()):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def _compile(key: str) -> Path:
-    """Builds beside the cache and moves the result in: whoever builds at the same time does no harm."""
-    folder = _writable_folder()
-    started = time.monotonic()
-    sources = [str(file) for file in sorted(SOURCES.glob("*.cpp"))]
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        program = Path(__file__).with_name("compile.py")
-        command = [sys.executable, str(program), work, NAME, *FLAGS, "--", *sources]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own program and files
-                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise NativeUnavailable(f"compiling them took over {COMPILE_SECONDS} s.") from error
-        built = Path(work) / f"{NAME}.so"
-        if done.returncode != 0 or not built.is_file():
-            raise NativeUnavailable(f"compiling them failed: {done.stderr.strip()[-2000:]}")
-        path = folder / f"{NAME}-{key}.so"
-        built.replace(path)
-    _log.info("native kernels compiled in %.0f s: %s", time.monotonic() - started, path)
-    return path
-
-
-def _writable_folder() -> Path:
-    for folder in _cache_folders():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    places = ", ".join(map(str, _cache_folders()))
-    raise NativeUnavailable(f"none of {places} can be written to; set {CACHE_VARIABLE} to a folder.")
+    return NativeLibrary(cached_library())

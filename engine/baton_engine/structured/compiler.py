@@ -5,6 +5,7 @@ knows no requests.
     new   → a trial in a process that can be ended (`trials.py`), then compiled here over the vocabulary
 
 A grammar is compiled once, however many ask for it at the same time; a refusal is remembered like a grammar.
+What nobody waits for any more, and has not begun, is not begun.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -61,11 +63,20 @@ _Key = tuple[str, str, str]
 _Outcome = Grammar | _Refused
 
 
-def _is_worn(found: Future[_Outcome]) -> bool:
-    if not found.done() or found.exception() is not None:
-        return False
-    outcome = found.result()
-    return isinstance(outcome, Grammar) and outcome.is_worn
+@dataclass(eq=False)
+class _Compilation:
+    """num_waiting: those who asked and have not cancelled; under the compiler's lock."""
+
+    key: _Key
+    outcome: Future[_Outcome]
+    num_waiting: int = 0
+
+    @property
+    def is_worn(self) -> bool:
+        if not self.outcome.done() or self.outcome.exception() is not None:
+            return False
+        outcome = self.outcome.result()
+        return isinstance(outcome, Grammar) and outcome.is_worn
 
 
 class GrammarCompiler:
@@ -83,7 +94,7 @@ class GrammarCompiler:
         self._library_limits = LLParserLimits(**self._limits.library)
         self._lock = threading.Lock()
         self._pending = 0
-        self._outcomes: OrderedDict[_Key, Future[_Outcome]] = OrderedDict()
+        self._compilations: OrderedDict[_Key, _Compilation] = OrderedDict()  # least recently asked for first
         self._trials = threading.local()
         self._pool = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="baton-grammar")
         self._vocabulary: Future[LLTokenizer] | None = None
@@ -95,16 +106,17 @@ class GrammarCompiler:
             self._begin_vocabulary()
 
     def prepare(self, wanted: StructuredOutput | None) -> Future[Grammar | None]:
-        """Done when `wanted` has its grammar; its exception is InvalidParameter. Can't be cancelled, so that
-        who loses interest takes it from nobody. Raises QueueFull.
+        """Done when `wanted` has its grammar; its exception is InvalidParameter. The caller's own: to cancel
+        it takes the grammar from nobody else. Raises QueueFull.
         """
         answer: Future[Grammar | None] = Future()
-        answer.set_running_or_notify_cancel()
         if wanted is None:
             answer.set_result(None)
             return answer
 
         def pass_on(done: Future[_Outcome]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
             error = done.exception()
             outcome = None if error else done.result()
             if isinstance(outcome, Grammar):
@@ -112,34 +124,61 @@ class GrammarCompiler:
             else:
                 answer.set_exception(error or wanted.refusal(outcome.why if outcome else ""))
 
-        self._outcome(wanted).add_done_callback(pass_on)
+        def lose_interest(done: Future[Grammar | None]) -> None:
+            if done.cancelled():
+                self._leave(compilation)
+
+        compilation = self._join(wanted)
+        answer.add_done_callback(lose_interest)
+        compilation.outcome.add_done_callback(pass_on)
         return answer
 
     def grammar(self, wanted: StructuredOutput | None) -> Grammar | None:
         """Waits for the compilation where there was none before. Raises InvalidParameter or QueueFull."""
         return self.prepare(wanted).result()
 
-    def _outcome(self, wanted: StructuredOutput) -> Future[_Outcome]:
+    def _join(self, wanted: StructuredOutput) -> _Compilation:
         with self._lock:
-            found = self._outcomes.get(wanted.key)
-            if found is not None and not _is_worn(found):
-                self._outcomes.move_to_end(wanted.key)
+            found = self._compilations.get(wanted.key)
+            if found is not None and not found.is_worn:
+                self._compilations.move_to_end(wanted.key)
+                found.num_waiting += 1
                 return found
             if self._pending >= self._limits.num_pending:
                 raise QueueFull(self._pending, self._limits.num_pending, "grammars")
             self._pending += 1
-            vocabulary = self._begin_vocabulary()
-            found = self._outcomes[wanted.key] = self._pool.submit(self._compile, wanted, vocabulary)
-            while len(self._outcomes) > self._limits.num_cached:
-                self._outcomes.popitem(last=False)
-        found.add_done_callback(lambda done: self._compiled(wanted.key, done))
-        return found
+            outcome = self._pool.submit(self._compile, wanted, self._begin_vocabulary())
+            begun = self._compilations[wanted.key] = _Compilation(wanted.key, outcome, num_waiting=1)
+            self._evict()
+        outcome.add_done_callback(lambda _: self._compiled(begun))
+        return begun
 
-    def _compiled(self, key: _Key, done: Future[_Outcome]) -> None:
+    def _leave(self, compilation: _Compilation) -> None:
+        with self._lock:
+            compilation.num_waiting -= 1
+            if compilation.num_waiting or compilation.outcome.running() or compilation.outcome.done():
+                return
+            self._forget(compilation)  # before the cancel: nobody may join it any more
+        compilation.outcome.cancel()
+
+    def _compiled(self, compilation: _Compilation) -> None:
         with self._lock:
             self._pending -= 1
-            if done.exception() is not None and self._outcomes.get(key) is done:
-                del self._outcomes[key]  # our fault, not the grammar's: the next one may have more luck
+            if compilation.outcome.cancelled() or compilation.outcome.exception() is not None:
+                self._forget(compilation)  # our fault, not the grammar's: the next one may have more luck
+            self._evict()
+
+    def _forget(self, compilation: _Compilation) -> None:
+        if self._compilations.get(compilation.key) is compilation:
+            del self._compilations[compilation.key]
+
+    def _evict(self) -> None:
+        """What is still being compiled stays, over the bound if need be: else it would be compiled twice."""
+        surplus = len(self._compilations) - self._limits.num_cached
+        if surplus > 0:
+            done = (each for each in self._compilations.values() if each.outcome.done())
+            for compilation in list(islice(done, surplus)):
+                self._forget(compilation)
 
     def _begin_vocabulary(self) -> Future[LLTokenizer]:
         begun = self._vocabulary

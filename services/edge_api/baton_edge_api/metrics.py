@@ -68,6 +68,7 @@ class ReplicaCollector(Collector):
 
 def _step_phases(profile: StepProfile) -> dict[str, float]:
     return {
+        "draft": profile.draft_seconds,
         "schedule": profile.schedule_seconds,
         "model": profile.model_seconds,
         "sample": profile.sample_seconds,

@@ -34,6 +34,7 @@ class ChunkWriter:
         self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._unfinished = b',"finish_reason":null}]' + self._tail
         self._choices: dict[int, bytes] = {}
+        self._ended: set[int] = set()
         self.include_usage = include_usage
 
     def role(self, index: int = 0) -> bytes:
@@ -42,9 +43,11 @@ class ChunkWriter:
         return self._choice(index) + delta + _NO_LOGPROBS + self._unfinished
 
     def data(self, frame: Data) -> bytes:
-        """What one frame added to its answer; nothing if that is held back."""
-        if not frame.says_something:
-            return b""
+        """What one frame added to its answer, and its end if others go on; nothing if all is held back."""
+        end = b"" if frame.finish_reason is None else self._end(frame.index, frame.finish_reason)
+        return self._piece(frame) + end if frame.says_something else end
+
+    def _piece(self, frame: Data) -> bytes:
         members: list[bytes] = []
         if frame.reasoning:
             text = orjson.dumps(frame.reasoning)
@@ -59,14 +62,17 @@ class ChunkWriter:
         return self._choice(frame.index) + b",".join(members) + logprobs + self._unfinished
 
     def finish(self, reasons: Sequence[FinishReason], citations: tuple[str, ...]) -> bytes:
-        """The last event of each answer; the sources go with the last one."""
-        events: list[bytes] = []
-        for index, reason in enumerate(reasons):
-            is_last = index == len(reasons) - 1
-            extras = b',"baton":' + orjson.dumps({"citations": citations}) if citations and is_last else b""
-            ending = _NO_LOGPROBS + b',"finish_reason":' + orjson.dumps(reason) + b"}]"
-            events.append(self._choice(index) + ending + extras + self._tail)
-        return b"".join(events)
+        """The last event of each answer that has not ended before; the sources go with the last one."""
+        rest = [index for index in range(len(reasons)) if index not in self._ended]
+        sources = b',"baton":' + orjson.dumps({"citations": citations}) if citations else b""
+        return b"".join(
+            self._end(index, reasons[index], sources if index == rest[-1] else b"") for index in rest
+        )
+
+    def _end(self, index: int, reason: FinishReason, extras: bytes = b"") -> bytes:
+        self._ended.add(index)
+        ending = _NO_LOGPROBS + b',"finish_reason":' + orjson.dumps(reason) + b"}]"
+        return self._choice(index) + ending + extras + self._tail
 
     def usage(self, usage: Usage) -> bytes:
         return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"

@@ -81,7 +81,8 @@ class AnswerFrames:
         """None for a delta that adds nothing."""
         if delta.finish_reason is not None:
             self._last[delta.index] = delta
-        if not (delta.text or delta.token_ids or delta.reasoning or delta.tool_calls):
+        reason = _early_end(delta)
+        if not (delta.text or delta.token_ids or delta.reasoning or delta.tool_calls or reason):
             return None
         return Data(
             request_id=self._request_id,
@@ -94,6 +95,7 @@ class AnswerFrames:
             tool_calls=_tool_calls(delta),
             logprobs=self._logprobs(delta),
             tokens=(self._spelled(delta.token_ids) or None) if self._with_token_ids else None,
+            finish_reason=reason,
         )
 
     def end(self) -> End:
@@ -170,6 +172,12 @@ def _tool_calls(delta: RequestDelta) -> tuple[ToolCallPiece, ...] | None:
         for call in delta.tool_calls
     )
     return tuple(pieces) or None
+
+
+def _early_end(delta: RequestDelta) -> FinishReason | None:
+    """Of an answer that has come to its end while others go on. A failed or cancelled one ends them all."""
+    reason = delta.finish_reason
+    return reason if delta.num_left and reason in ("stop", "tool_calls", "length") else None
 
 
 def _finished_at(last: RequestDelta) -> float:

@@ -40,7 +40,8 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
     def prepare(self, sampling: SamplingParams) -> Future[Any]:
-        """The grammar of its structure, for EngineRequest, or an EngineError. Raises EngineError."""
+        """The grammar of its structure, for EngineRequest, or an EngineError. Raises EngineError. The future
+        is the caller's own: to cancel it takes the grammar from nobody else."""
         ...
 
     def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission: ...

@@ -1,7 +1,8 @@
 """Waiting for a request's grammar, which takes nobody else's time and which its client may end.
 
 Most grammars are ready at once or in milliseconds. One that takes longer is waited for behind the
-acknowledgement: else the router would take this replica for stuck.
+acknowledgement: else the router would take this replica for stuck. Whatever ends the wait early cancels this
+request's future; the engine decides what that means for a compilation which others may wait for too.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ class GrammarWait:
 
     def give_up(self) -> bool:
         """False if nobody waits now: the engine may have the request already. If the wait is still to come (a
-        long prompt is read before), it will end as it begins."""
+        long prompt is read before), it will end as it begins, or at the `check`."""
         if not self._given_up.done():
             self._given_up.set_result(None)
         return self._waits
 
+    def check(self) -> None:
+        """Raises GivenUp if it was: the last look before the engine gets the request."""
+        if self._given_up.done():
+            raise GivenUp
+
     async def until_ready(self, grammar: Future[Any], when_it_takes_long: Callable[[], None]) -> Any:
         """The grammar. Raises what the grammar's future raises, or GivenUp."""
         ready = asyncio.wrap_future(grammar)
-        ready.add_done_callback(_has_been_seen)
         either = (ready, self._given_up)
         self._waits = True
         try:
@@ -46,12 +51,7 @@ class GrammarWait:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waits = False
-        if self._given_up.done():
-            raise GivenUp
+            if not ready.cancel() and not ready.cancelled():
+                ready.exception()  # nobody may ask for it after this; asyncio would complain of that
+        self.check()
         return ready.result()
-
-
-def _has_been_seen(ready: asyncio.Future[Any]) -> None:
-    """Of a request that was given up nobody asks for the outcome: asyncio would complain of it."""
-    if not ready.cancelled():
-        ready.exception()

@@ -137,6 +137,7 @@ class Heartbeat:
 def _step_profile(stats: EngineStats) -> StepProfile:
     seen = stats.step_profile
     return StepProfile(
+        draft_seconds=round(seen.draft_seconds, 6),
         schedule_seconds=round(seen.schedule_seconds, 6),
         model_seconds=round(seen.model_seconds, 6),
         sample_seconds=round(seen.sample_seconds, 6),

@@ -64,6 +64,7 @@ class EngineRun:
         self._deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
         self._grammar = GrammarWait()
         self._submitted = asyncio.Event()
+        self._is_in_engine = False
         self._acknowledged = False
         self._answers = AnswerFrames(ctx.request_id, ctx.node.instance, worker.engine.tokenizer)
         self._last: RequestDelta | None = None
@@ -72,8 +73,16 @@ class EngineRun:
         self._taken_at = ctx.node.clock.wall()
 
     async def run(self) -> None:
-        ctx = self._ctx
-        ctx.on_cancel = self._on_cancel
+        self._ctx.on_cancel = self._on_cancel
+        unwatch = self._watch_peers()
+        try:
+            await self._submit_and_answer()
+        finally:
+            if self._is_in_engine and self._last is None:
+                self._worker.engine.cancel(self._engine_id)
+            unwatch()
+
+    async def _submit_and_answer(self) -> None:
         try:
             admission = await self._submit()
         except EngineError as error:
@@ -85,8 +94,10 @@ class EngineRun:
         finally:
             self._submitted.set()
         self._accept(admission)
-        stream = self._open_stream()
-        unwatch = self._watch_peers()
+        with self._stream() as stream:
+            await self._answer(stream)
+
+    async def _answer(self, stream: FrameStream) -> None:
         try:
             await stream.send(self._prologue())
             await self._forward(stream)
@@ -97,10 +108,6 @@ class EngineRun:
             log.exception("the frames of a request could not be sent; another replica may do better")
             await self._send_error(stream, translation.failure(None))
         finally:
-            if self._last is None:
-                self._worker.engine.cancel(self._engine_id)
-            unwatch()
-            self._worker.outbox.ended(stream)
             self._worker.heartbeat.note_finished()
             self._trace()
 
@@ -124,7 +131,10 @@ class EngineRun:
             prepared = engine.prepare(request.sampling)
             grammar = await self._grammar.until_ready(prepared, self._acknowledge)
             request = replace(request, grammar=grammar)
-        return engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
+        self._grammar.check()
+        admission = engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
+        self._is_in_engine = True
+        return admission
 
     def _accept(self, admission: Admission) -> None:
         self._ctx.attributes |= {
@@ -248,7 +258,9 @@ class EngineRun:
 
     def _on_peer_lost(self, instance: str) -> None:
         self._ctx.attributes["cancelled"] = f"lease_lost: {instance}"
-        self._worker.engine.cancel(self._engine_id)
+        self._grammar.give_up()
+        if self._is_in_engine:
+            self._worker.engine.cancel(self._engine_id)
 
     async def _on_cancel(self, cancel: Cancel) -> int | None:
         """Frees the pages within one step; returns how many."""

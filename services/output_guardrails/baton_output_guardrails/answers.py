@@ -19,6 +19,8 @@ class Answers:
         self._num_answers = 1
         self._filters: dict[int, AnswerFilter] = {}
         self._sources: dict[int, SourceLine] = {}
+        self._told: set[int] = set()
+        """Those whose end has gone out before the end of all."""
 
     def begin(self, prologue: Prologue) -> None:
         self._num_answers = prologue.num_answers
@@ -47,11 +49,20 @@ class Answers:
             self._source_line(frame.index).see(frame.text)
         return self._filter(frame.index).push(frame)
 
+    def early_end(self, frame: Data) -> tuple[Passed, FinishReason] | None:
+        """If the frame's answer is over while others go on: what was held back of it, and why it ended. Once.
+        The last one's end is told with the end of all."""
+        index, answer = frame.index, self._filter(frame.index)
+        reason: FinishReason | None = "content_filter" if answer.blocked else frame.finish_reason
+        if reason is None or index in self._told or len(self._told) + 1 >= self._num_answers:
+            return None
+        self._told.add(index)
+        return self._finish(index, reason), "content_filter" if answer.blocked else reason
+
     def finish(self, reasons: Sequence[FinishReason]) -> Iterator[tuple[int, Passed]]:
         """What was held back of each, by index."""
         for index, reason in enumerate(reasons):
-            more = "" if reason in _NO_PROSE else self._source_line(index).line()
-            passed = self._filter(index).finish(more)
+            passed = self._finish(index, reason)
             if passed:
                 yield index, passed
 
@@ -61,6 +72,10 @@ class Answers:
             "content_filter" if self._filter(index).blocked else reason
             for index, reason in enumerate(reasons)
         )
+
+    def _finish(self, index: int, reason: FinishReason) -> Passed:
+        more = "" if reason in _NO_PROSE else self._source_line(index).line()
+        return self._filter(index).finish(more)
 
     def _filter(self, index: int) -> AnswerFilter:
         found = self._filters.get(index)

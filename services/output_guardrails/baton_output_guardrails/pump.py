@@ -177,6 +177,8 @@ class Pump:
             self._stopping = "content_filter"
             await self._cancel("content_filter")
             self._arm(self._patience.cancel, "content_filter", "The answer was stopped by an output rule.")
+        elif ended := self._answers.early_end(frame):
+            await self._send(frame.index, *ended)
 
     async def _on_end(self, frame: End) -> None:
         if frame.finish_reason == "cancelled" and self._stopping is None:
@@ -216,7 +218,7 @@ class Pump:
             self._ended = True
             await self._out.send(frame)
 
-    async def _send(self, index: int, passed: Passed) -> None:
+    async def _send(self, index: int, passed: Passed, finish_reason: FinishReason | None = None) -> None:
         await self._out.send(
             Data(
                 request_id=self._out.request_id,
@@ -229,6 +231,7 @@ class Pump:
                 logprobs=passed.logprobs or None,
                 tokens=passed.tokens or None,
                 prompt=passed.prompt,
+                finish_reason=finish_reason,
             )
         )
 

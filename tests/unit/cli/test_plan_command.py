@@ -38,6 +38,12 @@ def test_what_does_not_fit_is_an_error_with_the_bill(config: str) -> None:
     assert not str(refusal.value).startswith("baton_engine")
 
 
+@pytest.mark.parametrize("size", [float("nan"), float("-inf"), -1.0])
+def test_a_size_that_is_none_is_an_error(config: str, size: float) -> None:
+    with pytest.raises(CliError, match=r"--memory-gib is .*; it must be a number over 0"):
+        plan(config, memory_gib=size)
+
+
 def test_a_kv_dtype_reaches_the_planner(config: str) -> None:
     with pytest.raises(CliError, match="kv_dtype is 'int3'"):
         plan(config, kv_dtype="int3")

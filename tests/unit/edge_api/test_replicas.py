@@ -220,6 +220,7 @@ def test_where_the_engines_time_went_is_told_by_phase() -> None:
         model_seconds=8,
         sample_seconds=1,
         emit_seconds=0.25,
+        draft_seconds=0.125,
         steps_total=40,
         tokens_total=900,
     )
@@ -228,6 +229,7 @@ def test_where_the_engines_time_went_is_told_by_phase() -> None:
         f for f in text_string_to_metric_families(metrics.text().decode()) if f.name == "baton:step_seconds"
     ]
     assert {sample.labels["phase"]: sample.value for sample in family.samples} == {
+        "draft": 0.125,
         "schedule": 0.5,
         "model": 8,
         "sample": 1,

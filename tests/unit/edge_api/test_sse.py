@@ -136,3 +136,15 @@ def test_several_answers_are_told_apart_by_index() -> None:
         (1, "tool_calls"),
     ]
     assert ["baton" in end for end in ends] == [False, True]
+
+
+def test_an_answer_that_ends_before_the_others_ends_at_once_and_once() -> None:
+    chunks = writer()
+    events = chunks.data(data("x", index=1, finish_reason="stop")).split(b"\n\n")[:-1]
+    assert [(one["delta"], one["finish_reason"]) for one in map(choice, events)] == [
+        ({"content": "x"}, None),
+        ({}, "stop"),
+    ]
+    assert choice(chunks.data(data(index=2, finish_reason="length")))["finish_reason"] == "length"
+    rest = chunks.finish(("stop", "stop", "length"), ("a.md",))
+    assert (choice(rest)["index"], json.loads(rest[6:])["baton"]) == (0, {"citations": ["a.md"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,43 @@ def test_work_space_grows_with_seats_and_budget() -> None:
     spec = read_spec(Source())
     small, large = (EngineConfig(model="m", max_num_seqs=s, max_num_batched_tokens=512) for s in (1, 65))
     assert work_bytes(large, spec) - work_bytes(small, spec) == 64 * 2 * 128_256 * 4
+
+
+def test_the_rotary_table_is_in_the_bill_before_it_is_made() -> None:
+    """cos and sin of 128 numbers, four bytes each, for every position."""
+    spec = read_spec(Source())
+    longer = replace(spec, rope=replace(spec.rope, max_positions=8192 + 1000))
+    config = EngineConfig(model="m")
+    assert work_bytes(config, longer) - work_bytes(config, spec) == 1000 * 2 * 128 * 4
+    endless = Source()
+    endless.config = LLAMA_3_8B | {"max_position_embeddings": 2**31 - 1}
+    with pytest.raises(ModelLoadError, match="work space 2,09"):
+        planned(free=90 * GIB, source=endless, max_model_len=4096)
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--memory-gib=nan", "--memory-gib is nan; it must be a number over 0"),
+        ("--memory-gib=inf", "--memory-gib is inf"),
+        ("--memory-gib=-inf", "--memory-gib is -inf"),
+        ("--memory-gib=-4", "--memory-gib is -4.0"),
+        ("--memory-gib=0", "--memory-gib is 0.0"),
+        ("--chat-tokens=0", "--chat-tokens is 0; it must be 1 or more"),
+    ],
+)
+def test_the_command_refuses_sizes_that_are_none(
+    option: str,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA_3_8B))
+    monkeypatch.setattr("sys.argv", ["plan", str(file), option])
+    assert plan.main() == 1
+    assert sentence in capsys.readouterr().err
 
 
 def test_the_command_prints_the_bill(

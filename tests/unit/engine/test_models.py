@@ -150,6 +150,20 @@ def test_a_folder_that_transformers_wrote(case: str, shard_bytes: int, tmp_path:
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         (QWEN2_WINDOW | {"layer_types": ["full_attention"]}, "for 2 layers"),
         (QWEN2_WINDOW | {"layer_types": ["full_attention", "chunked"]}, "'chunked'"),
+        (QWEN2_WINDOW | {"layer_types": 2}, "layer_types 2"),
+        (QWEN2_WINDOW | {"layer_types": [{}, "full_attention"]}, "layer_types [{}"),
+        (QWEN2_WINDOW | {"sliding_window": -4}, "sliding_window = -4"),
+        (QWEN2_WINDOW | {"sliding_window": True}, "sliding_window = True"),
+        (QWEN2_WINDOW | {"max_window_layers": "all"}, "max_window_layers = 'all'"),
+        (QWEN2_WINDOW | {"max_window_layers": -1}, "max_window_layers = -1"),
+        ({"model_type": "qwen3", "layer_types": ["sliding_attention"] * 2}, "use_sliding_window is off"),
+        ({"model_type": "mistral", "sliding_window": -7}, "sliding_window = -7"),
+        ({"model_type": "mistral", "sliding_window": "7"}, "sliding_window = '7'"),
+        ({"model_type": "mistral", "sliding_window": 0}, "sliding_window = 0"),
+        (
+            {"model_type": "mistral", "sliding_window": 7, "layer_types": ["full_attention"] * 2},
+            "sliding_window = 7 and layer_types that say otherwise",
+        ),
     ],
 )
 def test_what_we_cannot_run_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:

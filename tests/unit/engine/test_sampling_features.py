@@ -76,7 +76,7 @@ def test_a_request_whose_rules_leave_nothing_fails_alone() -> None:
     add(engine, ask("good", [1], GREEDY))
     answers = drain(engine)
     assert answers["none"][-1].error is not None
-    assert answers["none"][-1].error.code == "invalid_logits"
+    assert answers["none"][-1].error.code == "no_token_left"
     assert len(token_ids(answers["good"])) == 24
 
 

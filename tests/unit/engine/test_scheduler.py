@@ -1,4 +1,8 @@
+"""What a step computes, by hand: budgets, order, blocks, preemption, guesses."""
+
 from __future__ import annotations
+
+import pytest
 
 from baton_engine.kv_cache import KVCache
 from baton_engine.request import Request, RequestState
@@ -156,6 +160,26 @@ def test_a_preempted_victim_gives_its_share_of_the_budget_back() -> None:
     assert shape(plan) == [("a", 5, 6)]
     assert plan.preempted == [young]
     assert plan.num_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("free_blocks", "num_guesses"),
+    [(2, 3), (3, 3), (4, 8), (9, 8)],
+)
+def test_guesses_over_several_blocks_leave_each_other_request_the_block_of_its_own_token(
+    free_blocks: int, num_guesses: int
+) -> None:
+    """Both are at the end of a block. The first one's eight guesses go over two more: with less than four
+    blocks it gets those that fit into the block of its own token, and nobody is preempted."""
+    core = scheduler(num_blocks=4 + free_blocks, budget=64)
+    guessing, other = request("a", 7), request("b", 7)
+    core.add(guessing)
+    core.add(other)
+    run(core, 2)  # nine tokens each, eight of them computed: two blocks each
+    guessing.draft_token_ids = tuple(range(8))
+    plan = core.schedule()
+    assert plan.preempted == []
+    assert shape(plan) == [("a", 8, 1 + num_guesses), ("b", 8, 1)]
 
 
 def test_finishing_works_in_every_state_and_once() -> None:

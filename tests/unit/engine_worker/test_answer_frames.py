@@ -97,6 +97,18 @@ def test_the_end_of_several_counts_the_prompt_once_and_all_their_tokens() -> Non
     assert end.timings.finished_at == 7.0
 
 
+def test_an_answer_that_ends_before_the_others_says_so_in_its_last_frame() -> None:
+    answers = frames()
+    early = answers.data(last(1, "length", tokens=8, num_left=1))
+    assert early is not None
+    assert (early.index, early.text, early.finish_reason) == (1, "", "length")
+    final = answers.data(last(0, "stop", tokens=2, text="x"))
+    assert final is not None
+    assert final.finish_reason is None  # the End says it
+    for reason in ("cancelled", "error"):
+        assert frames().data(last(0, reason, tokens=2, num_left=1)) is None
+
+
 def test_a_request_that_was_cancelled_half_way_is_cancelled() -> None:
     answers = frames()
     answers.data(last(0, "stop", tokens=2, num_left=1))

@@ -65,7 +65,7 @@ async def test_where_time_and_guesses_went_is_told_too() -> None:
     node.state = "ready"
     seen = replace(
         engine.stats(),
-        step_profile=EngineProfile(0.5, 8.0, 1.0, 0.25, 40, 900),
+        step_profile=EngineProfile(0.5, 8.0, 1.0, 0.25, 40, 900, draft_seconds=0.125),
         speculation=SpeculationStats(5, 20, 17, (5, 5, 4, 3)),
     )
     engine.stats = lambda: seen  # type: ignore[method-assign]
@@ -77,6 +77,7 @@ async def test_where_time_and_guesses_went_is_told_too() -> None:
         model_seconds=8,
         sample_seconds=1,
         emit_seconds=0.25,
+        draft_seconds=0.125,
         steps_total=40,
         tokens_total=900,
     )

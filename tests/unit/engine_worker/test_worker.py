@@ -17,6 +17,7 @@ from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Prologue, decode_frame
 from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork
+from baton_contracts.heartbeats import Lease
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling, StructuredOutput
 from baton_contracts.spans import Span, SpanBatch
@@ -27,6 +28,7 @@ from baton_engine_worker.__main__ import wire
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
+from baton_engine_worker.work import EngineRun
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.relay_stage import settled
 from tests.support.tiny_model import tiny_config, tiny_parts
@@ -71,6 +73,12 @@ class Bench:
     async def hand(self, handoff: EngineHandoff) -> Ack:
         subject = subjects.engine(self.node.instance, handoff.envelope.request_id)
         return Ack.decode(await self.bus.request(subject, handoff.encode(), timeout=5))
+
+    async def lose(self, instance: str) -> None:
+        """Its process says that it ends."""
+        service = instance.split("-", maxsplit=1)[0].replace("guard", "output_guardrails")
+        lease = Lease.model_validate({"service": service, "instance": instance, "state": "gone"})
+        await self.bus.publish(subjects.lease(instance), lease.encode())
 
     async def answer(self) -> list[Any]:
         """All frames up to the last one."""
@@ -379,11 +387,56 @@ async def test_who_leaves_while_the_structure_is_made_is_answered_at_once() -> N
         await bench.hand(handoff)
         (ack,) = await bench.cancel(handoff.envelope.request_id)
         frames = await bench.answer()
-        engine.grammars[0].set_exception(InvalidParameter("response_format", "nobody asks any more"))
+        assert engine.grammars[0].cancelled()
         assert len(engine.submitted) == 1
     assert ack.blocks_freed == 0
     assert [type(frame) for frame in frames] == [Prologue, End]
     assert frames[-1].finish_reason == "cancelled"
+
+
+PEERS = ("edge_api-1", "llm_gateway-1", "guard-1")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("peer", PEERS)
+async def test_who_waits_is_watched_before_the_engine_has_the_request(peer: str) -> None:
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        await bench.hand(bench.handoff(sampling=JSON))
+        await bench.lose(peer)
+        frames = await bench.answer()
+        assert engine.grammars[0].cancelled()
+        assert len(engine.submitted) == 1  # the warm-up
+    assert frames[-1].finish_reason == "cancelled"
+
+
+@pytest.mark.parametrize("peer", PEERS)
+async def test_a_lost_peer_ends_the_work_for_it(peer: str) -> None:
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        await bench.hand(bench.handoff())
+        engine.step()
+        await bench.lose(peer)
+        end = (await bench.answer())[-1]
+        (handle,) = [span for span in await bench.spans.get() if span.name == "handle"]
+        assert (engine.waiting, engine.running) == ([], [])
+    assert end.finish_reason == "cancelled"
+    assert handle.attributes["cancelled"] == f"lease_lost: {peer}"
+
+
+async def test_a_bug_between_submit_and_ack_leaves_nothing_in_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = FakeEngine(autoplay=False)
+    async with worker(engine) as bench:
+        with monkeypatch.context() as patch:
+            patch.setattr(EngineRun, "_accept", _break)
+            ack = await bench.hand(bench.handoff())
+        assert ack.error
+        assert ack.error.code == "stop_failed"
+        assert (engine.waiting, engine.running) == ([], [])
+        await bench.lose("edge_api-1")  # nobody is told of it
 
 
 async def test_the_deadline_ends_the_work_with_its_last_word() -> None:
@@ -439,6 +492,10 @@ async def test_a_stuck_engine_does_not_keep_its_process(monkeypatch: pytest.Monk
         await bench.hand(bench.handoff())
         async with asyncio.timeout(5):
             assert await codes.get() == EXIT_ENGINE_FAILED
+
+
+def _break(*_: object) -> None:
+    raise RuntimeError("broken")
 
 
 def _drain(queue: asyncio.Queue[Any]) -> list[Any]:

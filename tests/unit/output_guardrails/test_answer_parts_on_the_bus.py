@@ -102,9 +102,53 @@ async def test_a_banned_answer_ends_alone_and_the_others_go_on(bench: Bench) -> 
     )
     texts = ["".join(frame.text for frame in data if frame.index == index) for index in (0, 1)]
     assert texts == ["the ", "fine"]
+    assert [(frame.index, frame.finish_reason) for frame in data if frame.finish_reason] == [
+        (0, "content_filter")
+    ]
     assert end.reasons == ("content_filter", "stop")
     assert not any(frame.logprobs for frame in data)
     assert bench.cancels == []
+
+
+async def test_an_answer_that_ends_before_the_others_is_told_with_what_was_held_back_of_it(
+    bench: Bench,
+) -> None:
+    data, end = await passed(
+        bench,
+        {"index": 1, "text": "a secret", "finish_reason": "length"},
+        {"index": 0, "text": "goes on"},
+        num_answers=2,
+        reasons=("stop", "length"),
+    )
+    first, ended, *others = data
+    assert (first.index, first.text, first.finish_reason) == (1, "a ", None)
+    assert (ended.index, ended.text, ended.finish_reason) == (1, "secret", "length")
+    assert {(frame.index, frame.finish_reason) for frame in others} == {(0, None)}
+    assert end.reasons == ("stop", "length")
+
+
+async def test_what_is_banned_in_the_last_words_of_an_answer_that_ends_early(bench: Bench) -> None:
+    data, end = await passed(
+        bench,
+        {"index": 0, "text": "the secret plan", "finish_reason": "stop"},
+        {"index": 1, "text": "fine"},
+        num_answers=2,
+        reasons=("stop", "stop"),
+    )
+    assert [frame.finish_reason for frame in data if frame.index == 0][-1] == "content_filter"
+    assert end.reasons == ("content_filter", "stop")
+
+
+async def test_the_end_of_the_last_answer_is_left_to_the_end_of_all(bench: Bench) -> None:
+    """The engine may think that another one goes on, which was banned here."""
+    data, _ = await passed(
+        bench,
+        {"index": 0, "text": "the secret plan is"},
+        {"index": 1, "text": "fine", "finish_reason": "stop"},
+        num_answers=2,
+        reasons=("stop", "stop"),
+    )
+    assert [frame.index for frame in data if frame.finish_reason] == [0]
 
 
 async def test_when_all_answers_are_banned_the_engine_is_stopped(bench: Bench) -> None:

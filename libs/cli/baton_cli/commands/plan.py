@@ -30,13 +30,13 @@ def plan(
     chat_tokens: Annotated[int, typer.Option(help="Length of the chats that are counted.")] = 4096,
 ) -> None:
     """The bill of a model: weights, KV a token, and the chats that fit."""
-    arguments = [str(_place_of(model)), "--chat-tokens", str(chat_tokens)]
+    arguments = [str(_place_of(model)), f"--chat-tokens={chat_tokens}"]
     if quantization is not None:
         arguments += ["--quantization", quantization]
     if kv_dtype is not None:
         arguments += ["--kv-dtype", kv_dtype]
     if memory_gib is not None:
-        arguments += ["--memory-gib", str(memory_gib)]
+        arguments.append(f"--memory-gib={memory_gib}")  # one word: -inf is no option
     said: list[str] = []
     if follow([sys.executable, "-m", _PLANNER, *arguments], said.append):
         reason = said[-1] if said else "the planner ended without a word"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import logging
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,9 @@ from baton_engine import ConfigError
 from baton_engine.backend import NativeBackend, TorchBackend, choose_backend
 from baton_engine.models import read_spec
 from baton_engine.models.spec import DecoderSpec
-from baton_engine.native.library import CACHE_VARIABLE, NativeUnavailable, load_library
+from baton_engine.native import cache
+from baton_engine.native.cache import CACHE_VARIABLE, NativeUnavailable
+from baton_engine.native.library import load_library
 from baton_engine.native.support import KNOWN_FIELDS, why_not_native
 from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
 from tests.support.native_model import native_checkpoint, usable_isas
@@ -90,6 +96,70 @@ def test_a_build_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(NativeUnavailable, match="compiling them failed"):
         load_library()
     assert not list((tmp_path / "cache").iterdir())
+
+
+class Builders:
+    """Two that want the library at the same time, and a build that takes as long as the test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.num_built = 0
+
+    def build(self, path: Path) -> None:
+        self.num_built += 1
+        self.begun.set()
+        assert self.go_on.wait(10)
+        path.write_bytes(b"a library")
+
+
+@pytest.fixture
+def builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builders:
+    made = Builders(tmp_path / "cache")
+    monkeypatch.setenv(CACHE_VARIABLE, str(made.folder))
+    monkeypatch.setenv("CXX", sys.executable)  # anything that is there
+    monkeypatch.setattr(cache, "_compile", made.build)
+    return made
+
+
+def test_who_comes_while_another_compiles_waits_and_takes_that_library(
+    builders: Builders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_waits = threading.Event()
+    flock = fcntl.flock
+
+    def watched(handle: int, operation: int) -> None:
+        try:
+            flock(handle, operation)
+        except BlockingIOError:
+            second_waits.set()
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", watched)
+    monkeypatch.setattr(cache, "LOOK_AGAIN_SECONDS", 0.001)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(cache.cached_library)
+        assert builders.begun.wait(10)
+        second = pool.submit(cache.cached_library)
+        assert second_waits.wait(10)
+        builders.go_on.set()
+        assert first.result(10) == second.result(10)
+    assert builders.num_built == 1
+    assert [file.suffix for file in builders.folder.iterdir()] == [".so"]
+
+
+def test_who_has_waited_longer_than_a_build_may_take_goes_on_without(
+    builders: Builders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builders.go_on.set()
+    builders.folder.mkdir()
+    monkeypatch.setattr(cache, "COMPILE_SECONDS", 0.01)
+    stuck = os.open(builders.folder, os.O_RDONLY)
+    try:
+        fcntl.flock(stuck, fcntl.LOCK_EX)
+        assert cache.cached_library().read_bytes() == b"a library"
+    finally:
+        os.close(stuck)
 
 
 def test_every_field_of_a_spec_is_known_to_the_kernels() -> None:

@@ -15,6 +15,7 @@ from baton_engine.assembly import LoadedEngine, load_engine
 from baton_engine.request import Request
 from baton_engine.speculation.draft_model import DraftModel
 from baton_engine.speculation.drafting import Wanted
+from tests.support.drafters import PROMPTS, SEEDED, answers_of, greedy_and_seeded, however_computed
 from tests.support.engine_driver import GREEDY, add, ask, drain, token_ids
 from tests.support.tiny_model import (
     TINY_CONFIG,
@@ -26,8 +27,6 @@ from tests.support.tiny_model import (
 )
 
 FOUR = DraftSpeculation("draft", num_tokens=4, max_running=8)
-SEEDED = SamplingParams(max_tokens=24, temperature=1.0, top_p=0.95, seed=11, ignore_eos=True)
-PROMPTS = [list(range(1 + index, 20 + 7 * index)) for index in range(5)]
 
 
 @dataclass
@@ -49,32 +48,15 @@ def drafting_engine(draft: TinyCheckpoint, **changes: Any) -> LoadedEngine:
     return tiny_engine(draft=draft, speculation=FOUR, **changes)
 
 
-def answers_of(engine: LoadedEngine, sampling: SamplingParams) -> list[list[int]]:
-    for index, prompt in enumerate(PROMPTS):
-        add(engine, ask(f"r{index}", prompt, sampling))
-    answers = drain(engine)
-    return [token_ids(answers[f"r{index}"]) for index in range(len(PROMPTS))]
-
-
 def draft_model(engine: LoadedEngine) -> DraftModel:
     drafter = engine.core.speculation.drafter
     assert isinstance(drafter, DraftModel)
     return drafter
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+@greedy_and_seeded
 @pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"max_num_batched_tokens": 8},
-        {"max_num_seqs": 2},
-        {"block_size": 4, "num_blocks": 24},
-        {"enable_prefix_caching": False},
-    ],
-    ids=["batched", "chunked", "two seats", "preempted", "no prefix cache"],
-)
+@however_computed
 def test_the_same_tokens_however_they_are_computed(
     changes: dict[str, Any], draft: str, sampling: SamplingParams
 ) -> None:
@@ -86,7 +68,7 @@ def test_the_same_tokens_however_they_are_computed(
     assert draft_model(engine).kv_cache.pool.counts().held == 0
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+@greedy_and_seeded
 def test_the_same_weights_guess_right_and_the_same_numbers_draw_the_same(sampling: SamplingParams) -> None:
     engine = drafting_engine(DRAFTS["itself"])
     add(engine, ask("a", [1, 2, 3], replace(sampling, max_tokens=41)))

@@ -9,35 +9,23 @@ from typing import Any
 import pytest
 
 from baton_engine import NgramSpeculation, RequestDelta, SamplingParams
-from baton_engine.assembly import LoadedEngine
 from baton_engine.request import Request
-from tests.support.drafters import guess_with, knowing
+from tests.support.drafters import (
+    PROMPTS,
+    SEEDED,
+    answers_of,
+    greedy_and_seeded,
+    guess_with,
+    however_computed,
+    knowing,
+)
 from tests.support.engine_driver import GREEDY, add, ask, drain, text, token_ids
 from tests.support.tiny_model import EOS, tiny_engine
 
-SEEDED = SamplingParams(max_tokens=24, temperature=1.0, top_p=0.95, seed=11, ignore_eos=True)
-PROMPTS = [list(range(1 + index, 20 + 7 * index)) for index in range(5)]
 
-
-def answers_of(engine: LoadedEngine, sampling: SamplingParams) -> dict[str, list[int]]:
-    for index, prompt in enumerate(PROMPTS):
-        add(engine, ask(f"r{index}", prompt, sampling))
-    return {f"{name}.0": token_ids(deltas) for name, deltas in drain(engine).items()}
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+@greedy_and_seeded
 @pytest.mark.parametrize("wrong_every", [0, 1, 2, 5])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"max_num_batched_tokens": 8},
-        {"max_num_seqs": 2},
-        {"block_size": 4, "num_blocks": 24},
-        {"enable_prefix_caching": False},
-    ],
-    ids=["batched", "chunked", "two seats", "preempted", "no prefix cache"],
-)
+@however_computed
 def test_the_same_tokens_however_they_are_computed(
     changes: dict[str, Any], wrong_every: int, sampling: SamplingParams
 ) -> None:
@@ -50,7 +38,7 @@ def test_the_same_tokens_however_they_are_computed(
         assert engine.core.stats().preemptions_total > 0
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+@greedy_and_seeded
 def test_ngrams_change_nothing_but_the_number_of_steps(sampling: SamplingParams) -> None:
     long = replace(sampling, max_tokens=120)
     tokens, steps = [], []

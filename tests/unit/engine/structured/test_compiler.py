@@ -13,7 +13,7 @@ import pytest
 
 from baton_engine import InvalidParameter, QueueFull, StructuredOutput
 from baton_engine.structured import compiler as compiler_module
-from baton_engine.structured.compiler import CompileLimits
+from baton_engine.structured.compiler import NUM_THREADS, CompileLimits
 from baton_engine.structured.grammar_text import grammar_text
 from baton_engine.structured.matcher import Matcher, StructureBroken
 from tests.support.structures import allowed_ids, byte_grammars, matcher_of, takes
@@ -85,13 +85,45 @@ def test_those_that_wait_are_bounded(counted: CountedText) -> None:
     grammars.grammar(StructuredOutput(regex="c"))
 
 
-def test_nobody_can_cancel_what_others_wait_for(counted: CountedText) -> None:
+def test_who_cancels_takes_it_from_nobody_else(counted: CountedText) -> None:
     grammars = byte_grammars()
     counted.go_on.clear()
     one, other = (grammars.prepare(StructuredOutput(regex="a")) for _ in range(2))
-    assert not one.cancel()
+    assert one.cancel()
     counted.go_on.set()
     assert other.result(30) is not None
+    assert len(counted.seen) == 1
+
+
+def test_what_nobody_waits_for_any_more_is_not_begun_and_frees_its_place(counted: CountedText) -> None:
+    grammars = byte_grammars(CompileLimits(num_pending=NUM_THREADS + 1))
+    grammars.warm_up()
+    counted.go_on.clear()
+    begun = [grammars.prepare(StructuredOutput(regex=regex)) for regex in "ab"]
+    given_up = [grammars.prepare(StructuredOutput(regex="c")) for _ in range(2)]
+    with pytest.raises(QueueFull):
+        grammars.prepare(StructuredOutput(regex="d"))
+    assert given_up[0].cancel()
+    with pytest.raises(QueueFull):  # the other one still waits for it
+        grammars.prepare(StructuredOutput(regex="d"))
+    assert given_up[1].cancel()
+    last = grammars.prepare(StructuredOutput(regex="d"))
+    counted.go_on.set()
+    assert all(future.result(30) is not None for future in (*begun, last))
+    assert sorted(wanted.text for wanted in counted.seen) == ["a", "b", "d"]
+    assert grammars.grammar(StructuredOutput(regex="c")) is not None
+
+
+def test_what_is_being_compiled_is_not_evicted(counted: CountedText) -> None:
+    grammars = byte_grammars(CompileLimits(num_cached=1))
+    counted.go_on.clear()
+    first = grammars.prepare(StructuredOutput(regex="a"))
+    others = [grammars.prepare(StructuredOutput(regex=regex)) for regex in "bc"]
+    again = grammars.prepare(StructuredOutput(regex="a"))
+    counted.go_on.set()
+    assert again.result(30) is first.result(30)
+    assert all(future.result(30) is not None for future in others)
+    assert sorted(wanted.text for wanted in counted.seen) == ["a", "b", "c"]
 
 
 def test_a_fault_of_ours_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,24 @@ def test_rules_that_leave_no_token_fail_that_request_alone() -> None:
     assert engine.core.stats().kv_blocks_held == 0
 
 
+def test_logits_that_are_no_numbers_are_not_the_structure_s_fault() -> None:
+    engine = tiny_engine()
+
+    def poison(requests: Sequence[Request], logits: Tensor) -> None:
+        for row, request in enumerate(requests):
+            if request.request_id == "bad" and request.num_answer_tokens == 2:
+                logits[row] = torch.nan
+
+    edit_logits(engine, poison)
+    add(engine, ask("bad", [5], sampling(ignore_eos=True)))
+    add(engine, ask("good", [6], sampling(ignore_eos=True)))
+    answers = drain(engine)
+    error = answers["bad"][-1].error
+    assert error is not None
+    assert (error.code, len(token_ids(answers["bad"]))) == ("invalid_logits", 2)
+    assert text(answers["good"]).isdigit()
+
+
 def test_a_mask_that_can_not_be_computed_fails_that_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = tiny_engine()
     bad = add(engine, ask("bad", [5], sampling()))
