@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baton_contracts.subjects import BUCKET_KEYS, ROOT, STREAM_AFTER, STREAM_TRACE, Service
+from baton_contracts.subjects import BUCKET_KEYS, BUCKET_LIMITS, ROOT, STREAM_AFTER, STREAM_TRACE, Service
 
 _EVERY_PUBLISH = (f"{ROOT}.lease.*", f"{ROOT}.trace.*", f"{ROOT}.cancel.*", f"{ROOT}.reply.*.*")
 _EVERY_SUBSCRIBE = (f"{ROOT}.lease.*", f"{ROOT}.cancel.*", "$SRV.>")
@@ -24,6 +24,20 @@ def inbox_prefix(user: str) -> str:
     return f"_INBOX_{user}"
 
 
+def _bucket(name: str) -> tuple[str, ...]:
+    """To make, read, write and watch a key-value bucket."""
+    return (
+        f"$KV.{name}.>",
+        f"$JS.API.STREAM.*.KV_{name}",
+        f"$JS.API.STREAM.MSG.GET.KV_{name}",
+        f"$JS.API.CONSUMER.*.KV_{name}",
+        f"$JS.API.CONSUMER.*.KV_{name}.>",
+        f"$JS.API.DIRECT.GET.KV_{name}.>",
+        f"$JS.ACK.KV_{name}.>",
+        f"$JS.FC.KV_{name}.>",
+    )
+
+
 def _publishes(service: Service) -> tuple[str, ...]:
     table: dict[Service, tuple[str, ...]] = {
         "edge_api": (
@@ -37,14 +51,9 @@ def _publishes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.tokens.*.*",
             f"{ROOT}.resend.*.*",
             "$SRV.PING.*.*",
-            f"$KV.{BUCKET_KEYS}.>",
             "$JS.API.INFO",
-            f"$JS.API.STREAM.*.KV_{BUCKET_KEYS}",
-            f"$JS.API.CONSUMER.*.KV_{BUCKET_KEYS}",
-            f"$JS.API.CONSUMER.*.KV_{BUCKET_KEYS}.>",
-            f"$JS.API.DIRECT.GET.KV_{BUCKET_KEYS}.>",
-            f"$JS.ACK.KV_{BUCKET_KEYS}.>",
-            f"$JS.FC.KV_{BUCKET_KEYS}.>",
+            *_bucket(BUCKET_KEYS),
+            *_bucket(BUCKET_LIMITS),
         ),
         "prompt_builder": (f"{ROOT}.guard.in.*", f"{ROOT}.embed.*", f"{ROOT}.books.*"),
         "embedder": (),

@@ -44,6 +44,7 @@ AFTER_ALL = f"{ROOT}.after.*.*"
 STREAM_TRACE = "TRACE"
 STREAM_AFTER = "AFTER"
 BUCKET_KEYS = "baton_keys"
+BUCKET_LIMITS = "baton_limits"
 
 
 def prompt(request_id: str) -> str:

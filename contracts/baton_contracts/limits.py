@@ -1,0 +1,88 @@
+"""Limits and what was used of them, as they lie in the bucket `baton_limits`.
+
+A party is who is limited: a key, a team of a tenant, a model. `rule.PARTY` says how (a key's rule is in its
+entry of `baton_keys`), `use.PARTY` how much it has used; only edges write that, with compare-and-set.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baton_contracts.base import WireModel
+from baton_contracts.identifiers import subject_token
+
+BudgetPeriod = Literal["day", "month", "total"]
+
+WINDOW_SECONDS = 60.0
+RULES = "rule.>"
+"""Watched by edges; the far more frequent changes of use are not."""
+
+
+class Budget(WireModel):
+    picos: int = Field(ge=0, lt=2**63, description="Pico-dollars (10⁻¹² USD) a period.")
+    period: BudgetPeriod = Field(default="month", description="Days and months are UTC's.")
+    alert_percent: int = Field(default=80, ge=1, le=100, description="Spent share that is told.")
+
+
+class LimitRule(WireModel):
+    """What is None is not limited."""
+
+    requests_per_minute: int | None = Field(default=None, ge=0)
+    tokens_per_minute: int | None = Field(default=None, ge=0, description="Prompt and answer together.")
+    concurrent: int | None = Field(default=None, ge=0, description="Requests under way.")
+    budget: Budget | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self == LimitRule()
+
+
+class Slot(WireModel):
+    """What requests at one edge hold. Written by that edge as a whole, so it mends itself; taken out by any
+    other once that edge's lease is lost."""
+
+    seq: int = Field(default=0, ge=0, description="Of the edge's last write, so that it knows it landed.")
+    seats: int = Field(default=0, ge=0)
+    held_picos: int = Field(default=0, ge=0, description="Reserved and not yet spent.")
+
+
+class AccountState(WireModel):
+    """`use.PARTY`. A window begins with its first request and ends WINDOW_SECONDS later."""
+
+    window_start: float = Field(default=0.0, description="Unix time in seconds; 0: none is open.")
+    requests: int = Field(default=0, ge=0)
+    tokens: int = Field(default=0, ge=0, description="Used, or reserved by requests of this window.")
+    period: str = Field(default="", description="The budget's: 2026-11-29, 2026-11 or total.")
+    spent_picos: int = Field(default=0, ge=0)
+    alerted: bool = Field(default=False, description="This period's alert was given.")
+    slots: dict[str, Slot] = Field(default_factory=dict[str, Slot])
+
+    @property
+    def seats(self) -> int:
+        return sum(slot.seats for slot in self.slots.values())
+
+    @property
+    def held_picos(self) -> int:
+        return sum(slot.held_picos for slot in self.slots.values())
+
+
+def key_party(key_id: str) -> str:
+    return f"key.{subject_token(key_id)}"
+
+
+def team_party(tenant_id: str, team: str) -> str:
+    return f"team.{subject_token(tenant_id)}.{subject_token(team)}"
+
+
+def model_party(model: str) -> str:
+    return f"model.{subject_token(model)}"
+
+
+def rule_entry(party: str) -> str:
+    return f"rule.{party}"
+
+
+def use_entry(party: str) -> str:
+    return f"use.{party}"

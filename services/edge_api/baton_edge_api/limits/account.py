@@ -1,0 +1,314 @@
+"""The arithmetic of one account: reserve, settle, release. Pure.
+
+A window of 60 s opens with the first request that is let in and counts what was admitted in it; a reservation
+counts as used until it is settled. Money has a period instead: what is held by requests under way and what is
+spent are told apart.
+
+    requests, tokens:  used = settled + reserved in this window; remaining = limit − used
+    seats:             sum over edges of requests under way
+    money:             spent + held ≤ budget, where held is a sum over edges
+
+Knows nothing of the bus, of keys or of other accounts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from baton_common.money import Price
+from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, BudgetPeriod, LimitRule, Slot
+
+RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
+
+_SEAT_SECONDS = 1.0
+"""When a seat, or money that others hold, may be free again is nobody's knowledge."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a request may use at most, or is guessed to."""
+
+    num_prompt_tokens: int
+    num_output_tokens: int
+    price: Price = Price()
+    may_shrink: bool = False
+    """The output is a guess: it is bounded by what is left. Otherwise the client asked for it."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What one request has reserved in one account."""
+
+    window_start: float = 0.0
+    """0: neither requests nor tokens are counted."""
+    requests: int = 0
+    tokens: int | None = None
+    """None: not limited, so not counted."""
+    seats: int = 0
+    picos: int | None = None
+
+    @property
+    def must_be_settled(self) -> bool:
+        return self.tokens is not None or self.picos is not None or self.seats > 0
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a request came to."""
+
+    tokens: int = 0
+    picos: int = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    kind: RefusalKind
+    limit: int
+    used: int
+    wanted: int
+    retry_after_seconds: float
+
+    @property
+    def can_never_fit(self) -> bool:
+        return self.wanted > self.limit
+
+
+@dataclass(frozen=True)
+class View:
+    """How an account stands, for headers. None: not limited."""
+
+    limit_requests: int | None = None
+    remaining_requests: int = 0
+    limit_tokens: int | None = None
+    remaining_tokens: int = 0
+    reset_seconds: float = 0.0
+    """Until the window ends and both are whole again; 0: no window is open."""
+    spent_percent: int | None = None
+    """Of the budget, if its alert is due."""
+
+
+@dataclass
+class _Figures:
+    """An AccountState that can be changed."""
+
+    window_start: float
+    requests: int
+    tokens: int
+    period: str
+    spent_picos: int
+    alerted: bool
+    slots: dict[str, Slot]
+
+
+class Account:
+    """One account while it is being changed; `edge` is whose slot its holds are in."""
+
+    def __init__(self, state: AccountState, rule: LimitRule, edge: str, now: float) -> None:
+        self._rule = rule
+        self._edge = edge
+        self._now = now
+        self._f = _Figures(
+            state.window_start,
+            state.requests,
+            state.tokens,
+            state.period,
+            state.spent_picos,
+            state.alerted,
+            dict(state.slots),
+        )
+        self._roll()
+
+    @property
+    def state(self) -> AccountState:
+        f = self._f
+        return AccountState(
+            window_start=f.window_start,
+            requests=f.requests,
+            tokens=f.tokens,
+            period=f.period,
+            spent_picos=f.spent_picos,
+            alerted=f.alerted,
+            slots=dict(f.slots),
+        )
+
+    def _roll(self) -> None:
+        """Windows and periods that are over count no more. A clock that is behind ours opens none anew."""
+        f = self._f
+        if f.window_start and self._now - f.window_start >= WINDOW_SECONDS:
+            f.window_start, f.requests, f.tokens = 0.0, 0, 0
+        if budget := self._rule.budget:
+            current = period_name(budget.period, self._now)
+            if f.period != current:
+                f.period, f.spent_picos, f.alerted = current, 0, False
+
+    # Slots
+
+    def set_slot(self, slot: Slot) -> None:
+        self._f.slots[self._edge] = slot
+
+    def drop_slot(self, edge: str) -> None:
+        """Of an edge that is gone: its seats and what it held are free again."""
+        self._f.slots.pop(edge, None)
+
+    @property
+    def _slot(self) -> Slot:
+        return self._f.slots.get(self._edge) or Slot()
+
+    def _hold_more(self, seats: int, picos: int) -> None:
+        slot = self._slot
+        self.set_slot(
+            Slot(
+                seq=slot.seq,
+                seats=max(0, slot.seats + seats),
+                held_picos=max(0, slot.held_picos + picos),
+            )
+        )
+
+    @property
+    def _seats(self) -> int:
+        return sum(slot.seats for slot in self._f.slots.values())
+
+    @property
+    def _held_picos(self) -> int:
+        return sum(slot.held_picos for slot in self._f.slots.values())
+
+    # Reserve
+
+    def reserve(self, wish: Wish) -> Hold | Refusal:
+        """All of it or, with a Refusal, nothing."""
+        rule, f = self._rule, self._f
+        wish = self._shrunk(wish)
+        tokens = wish.num_prompt_tokens + wish.num_output_tokens
+        picos = wish.price.at_most(wish.num_prompt_tokens, wish.num_output_tokens)
+        if refusal := self._refusal(tokens, picos):
+            return refusal
+        hold = Hold(
+            requests=0 if rule.requests_per_minute is None else 1,
+            tokens=None if rule.tokens_per_minute is None else tokens,
+            seats=0 if rule.concurrent is None else 1,
+            picos=None if rule.budget is None else picos,
+        )
+        if hold.requests or hold.tokens is not None:
+            f.window_start = f.window_start or self._now
+            f.requests += hold.requests
+            f.tokens += hold.tokens or 0
+            hold = replace(hold, window_start=f.window_start)
+        if hold.seats or hold.picos:
+            self._hold_more(hold.seats, hold.picos or 0)
+        return hold
+
+    def _shrunk(self, wish: Wish) -> Wish:
+        """A guess never refuses what might fit: one token of output is enough to begin."""
+        if not wish.may_shrink:
+            return wish
+        room = wish.num_output_tokens
+        rule, f = self._rule, self._f
+        if rule.tokens_per_minute is not None:
+            room = min(room, rule.tokens_per_minute - f.tokens - wish.num_prompt_tokens)
+        if rule.budget is not None and wish.price.output:
+            left = rule.budget.picos - f.spent_picos - self._held_picos
+            room = min(room, (left - wish.price.at_most(wish.num_prompt_tokens, 0)) // wish.price.output)
+        return replace(wish, num_output_tokens=max(1, room))
+
+    def _refusal(self, tokens: int, picos: int) -> Refusal | None:
+        rule, f = self._rule, self._f
+        if rule.budget and (refusal := self._over_budget(rule.budget, picos)):
+            return refusal
+        reset = self._reset_seconds or WINDOW_SECONDS
+        if rule.requests_per_minute is not None and f.requests + 1 > rule.requests_per_minute:
+            return Refusal("requests", rule.requests_per_minute, f.requests, 1, reset)
+        if rule.tokens_per_minute is not None and f.tokens + tokens > rule.tokens_per_minute:
+            return Refusal("tokens", rule.tokens_per_minute, f.tokens, tokens, reset)
+        if rule.concurrent is not None and self._seats + 1 > rule.concurrent:
+            return Refusal("concurrent", rule.concurrent, self._seats, 1, _SEAT_SECONDS)
+        return None
+
+    def _over_budget(self, budget: Budget, picos: int) -> Refusal | None:
+        """Without a price nothing is refused until the budget is spent."""
+        spent, held = self._f.spent_picos, self._held_picos
+        if spent >= budget.picos or spent + picos > budget.picos:
+            return Refusal("budget", budget.picos, spent, picos, 0.0)
+        if spent + held + picos > budget.picos:
+            return Refusal("budget_held", budget.picos, spent + held, picos, _SEAT_SECONDS)
+        return None
+
+    # Settle
+
+    def settle(self, hold: Hold, use: Use) -> None:
+        """Replaces what was reserved by what was used. Of a window that is over nothing is given back; what
+        was used beyond the guess counts now."""
+        f = self._f
+        if hold.tokens is not None:
+            more = use.tokens - hold.tokens
+            if self._is_open(hold):
+                f.tokens = max(0, f.tokens + more)
+            elif more > 0:
+                f.window_start = f.window_start or self._now
+                f.tokens += more
+        self._let_go(hold)
+        if hold.picos is not None:
+            f.spent_picos += use.picos
+
+    def release(self, hold: Hold) -> None:
+        """The request was refused further on: as if it had never been."""
+        f = self._f
+        if self._is_open(hold):
+            f.requests = max(0, f.requests - hold.requests)
+            f.tokens = max(0, f.tokens - (hold.tokens or 0))
+        self._let_go(hold)
+
+    def free_seat(self, hold: Hold) -> Hold:
+        """Its seat alone, ahead of the rest: its client is gone."""
+        if hold.seats:
+            self._hold_more(-hold.seats, 0)
+        return replace(hold, seats=0)
+
+    def _let_go(self, hold: Hold) -> None:
+        if hold.seats or hold.picos:
+            self._hold_more(-hold.seats, -(hold.picos or 0))
+
+    def _is_open(self, hold: Hold) -> bool:
+        return hold.window_start > 0 and hold.window_start == self._f.window_start
+
+    # Look
+
+    def begin_alert(self) -> bool:
+        """True once a period: the share of the budget that is told has been spent."""
+        if self._f.alerted or not self._alert_due:
+            return False
+        self._f.alerted = True
+        return True
+
+    @property
+    def _alert_due(self) -> bool:
+        budget = self._rule.budget
+        return budget is not None and self._f.spent_picos * 100 >= budget.picos * budget.alert_percent
+
+    @property
+    def _reset_seconds(self) -> float:
+        start = self._f.window_start
+        return min(WINDOW_SECONDS, max(0.0, start + WINDOW_SECONDS - self._now)) if start else 0.0
+
+    @property
+    def view(self) -> View:
+        rule, f = self._rule, self._f
+        percent = None
+        if rule.budget and self._alert_due:
+            percent = f.spent_picos * 100 // rule.budget.picos if rule.budget.picos else 100
+        return View(
+            limit_requests=rule.requests_per_minute,
+            remaining_requests=max(0, (rule.requests_per_minute or 0) - f.requests),
+            limit_tokens=rule.tokens_per_minute,
+            remaining_tokens=max(0, (rule.tokens_per_minute or 0) - f.tokens),
+            reset_seconds=self._reset_seconds,
+            spent_percent=percent,
+        )
+
+
+def period_name(period: BudgetPeriod, now: float) -> str:
+    """`2026-11-29`, `2026-11` or `total`, by UTC."""
+    if period == "total":
+        return "total"
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d" if period == "day" else "%Y-%m")

@@ -1,0 +1,89 @@
+"""The bucket `baton_limits` as a place of versioned values: read one, replace it if it is still that version.
+
+Owns the translation of the bus's errors: `Conflict` is a lost race, `BusError` that nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import nats.errors
+import nats.js.errors
+from nats.js import JetStreamContext
+from nats.js.kv import KeyValue
+
+from baton_common.errors import BatonError, BusError, BusUnavailable
+from baton_common.nats_bus import NatsBus
+from baton_contracts.subjects import BUCKET_LIMITS
+
+CALL_SECONDS = 2.0
+
+
+class Conflict(BatonError):
+    """Somebody else wrote first. Nothing was written."""
+
+
+class Bucket(Protocol):
+    async def read(self, entry: str) -> tuple[bytes, int]:
+        """The value (empty: there is none) and its revision. Raises BusError."""
+        ...
+
+    async def replace(self, entry: str, value: bytes, revision: int) -> int:
+        """The new revision. Raises Conflict; BusError if it is unknown whether it was written."""
+        ...
+
+
+class NatsBucket:
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+        self._bucket: KeyValue | None = None
+
+    async def read(self, entry: str) -> tuple[bytes, int]:
+        bucket = await self._open(entry)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                found = await bucket.get(entry)
+        except nats.js.errors.KeyDeletedError as error:
+            return b"", (error.entry.revision or 0) if error.entry else 0
+        except nats.js.errors.KeyNotFoundError:
+            return b"", 0
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(entry, error) from error
+        return found.value or b"", found.revision or 0
+
+    async def replace(self, entry: str, value: bytes, revision: int) -> int:
+        bucket = await self._open(entry)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await bucket.update(entry, value, last=revision)
+        except nats.js.errors.KeyWrongLastSequenceError as error:
+            raise Conflict(entry) from error
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(entry, error) from error
+
+    async def _open(self, entry: str) -> KeyValue:
+        if not self._bus.connected:
+            raise BusUnavailable(entry)
+        if self._bucket is None:
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    self._bucket = await open_bucket(self._bus.jetstream, BUCKET_LIMITS)
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                raise self._away(entry, error) from error
+        return self._bucket
+
+    def _away(self, entry: str, error: BaseException) -> BusError:
+        self._bucket = None  # the store may have been wiped: it is then made anew
+        return BusError(entry, str(error) or type(error).__name__)
+
+
+async def open_bucket(jetstream: JetStreamContext, name: str) -> KeyValue:
+    try:
+        return await jetstream.key_value(name)
+    except nats.js.errors.BucketNotFoundError:
+        pass
+    try:
+        return await jetstream.create_key_value(bucket=name, history=1)
+    except nats.js.errors.BadRequestError:  # another process was faster
+        return await jetstream.key_value(name)

@@ -1,0 +1,263 @@
+"""The changes of one account at this edge: those that wait are joined into one write (group commit).
+
+    changes wait ──▶ state as last seen ──▶ applied in order ──▶ replace if still that version
+         ▲                  ▲                     │ refused on a state that may be old: read, apply again
+         │                  └─── read again ◀─────┤ lost the race
+         └── given back by requests that failed ◀─┘ unknown whether written: the slot's seq tells at the next read
+
+Owns what this edge's requests hold in the account. A change that only gives back is never dropped: it waits
+until the bus is there again. One that takes fails with BusError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field
+
+from baton_common.errors import BusError
+from baton_contracts.base import MalformedMessage
+from baton_contracts.limits import AccountState, LimitRule, Slot, use_entry
+from baton_edge_api.limits.account import Account, Hold, Refusal, View
+from baton_edge_api.limits.bucket import Bucket, Conflict
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 256
+MAX_RACES = 40
+"""Lost in a row: with the pauses between them, about two seconds."""
+RETRY_SECONDS = 0.5
+
+Result = Hold | Refusal
+
+
+@dataclass(frozen=True)
+class Outcome:
+    result: Result
+    view: View
+    alert: bool = False
+    """This change was the one that spent the share of the budget that is told."""
+
+
+@dataclass(eq=False)
+class Change:
+    """`apply` gets the account and what the request holds in it (an empty Hold before it holds any), and
+    says what it holds then; None: nothing any more."""
+
+    grant: int
+    apply: Callable[[Account, Hold], Result | None]
+    takes: bool
+    done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Lane:
+    def __init__(
+        self,
+        party: str,
+        bucket: Bucket,
+        *,
+        edge: str,
+        rule: Callable[[], LimitRule],
+        wall: Callable[[], float],
+        gone: Callable[[Iterable[str]], Set[str]],
+    ) -> None:
+        """`gone` says which of these edges are known to be gone."""
+        self.party = party
+        self._entry = use_entry(party)
+        self._bucket = bucket
+        self._edge = edge
+        self._rule = rule
+        self._wall = wall
+        self._gone = gone
+        self._waiting: list[Change] = []
+        self._running: asyncio.Task[None] | None = None
+        self._state: AccountState | None = None
+        self._revision = 0
+        self._holds: dict[int, Hold] = {}
+        self._seqs = itertools.count(1)
+        self._doubtful: tuple[int, _Applied] | None = None
+        """A write of which nobody knows whether it landed."""
+        self._is_away = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is held, and nothing waits."""
+        return not self._holds and not self._waiting and self._running is None
+
+    @property
+    def num_held(self) -> int:
+        return len(self._holds)
+
+    def view(self) -> View | None:
+        """As last seen; None before anything was."""
+        return self._open(self._state).view if self._state else None
+
+    def submit(self, change: Change) -> asyncio.Future[Outcome]:
+        """Goes into the next write, after all that were submitted before."""
+        self._waiting.append(change)
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return change.done
+
+    async def settled(self) -> None:
+        """Returns when nothing waits to be written."""
+        while self._running:
+            await asyncio.wait({self._running})
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # what the same turn of the loop submits shares the write
+                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                try:
+                    await self._commit(batch)
+                except BusError as error:
+                    await self._failed(batch, error)
+        finally:
+            self._running = None
+            if self._waiting:
+                self._running = asyncio.create_task(self._run())
+
+    async def _commit(self, batch: list[Change]) -> None:
+        """Raises BusError."""
+        is_fresh = self._state is None or self._doubtful is not None
+        if is_fresh:
+            batch = await self._read(batch)
+        for race in range(MAX_RACES):
+            state = self._state
+            assert state is not None
+            applied = _Applied(self._open(state), dict(self._holds), self._edge)
+            for change in batch:
+                applied.add(change)
+            if applied.refused_any and not is_fresh:
+                batch, is_fresh = await self._read(batch), True
+                continue
+            if applied.account.state == state:
+                self._done(applied)
+                return
+            if await self._write(applied):
+                self._done(applied)
+                return
+            if race > 2:
+                await asyncio.sleep(random.random() * 0.1)
+            batch, is_fresh = await self._read(batch), True
+        raise BusError(self._entry, f"lost {MAX_RACES} races in a row")
+
+    async def _write(self, applied: _Applied) -> bool:
+        """False: somebody was faster. Raises BusError, and then has noted its doubt."""
+        seq = next(self._seqs)
+        new = applied.sealed(seq)
+        try:
+            self._revision = await self._bucket.replace(self._entry, new.encode(), self._revision)
+        except Conflict:
+            return False
+        except BusError:
+            self._doubtful = (seq, applied)
+            raise
+        self._state = new
+        return True
+
+    async def _read(self, batch: list[Change]) -> list[Change]:
+        """Raises BusError. Returns those of `batch` that a doubtful write did not carry out already."""
+        value, self._revision = await self._bucket.read(self._entry)
+        self._state = _decode(self._entry, value)
+        if self._doubtful is None:
+            return batch
+        seq, sent = self._doubtful
+        self._doubtful = None
+        slot = self._state.slots.get(self._edge)
+        if slot is None or slot.seq != seq:
+            return batch
+        landed = [(change, outcome) for change, outcome in sent.outcomes if not change.takes]
+        for change, outcome in landed:
+            self._put_hold(change.grant, sent.holds.get(change.grant))
+            _resolve(change, outcome)
+        carried_out = {change for change, _ in landed}
+        return [change for change in batch if change not in carried_out]
+
+    def _put_hold(self, grant: int, hold: Hold | None) -> None:
+        if hold:
+            self._holds[grant] = hold
+        else:
+            self._holds.pop(grant, None)
+
+    def _open(self, state: AccountState) -> Account:
+        account = Account(state, self._rule(), self._edge, self._wall())
+        for edge in self._gone(each for each in state.slots if each != self._edge):
+            account.drop_slot(edge)
+        own = Slot(
+            seq=(state.slots.get(self._edge) or Slot()).seq,
+            seats=sum(hold.seats for hold in self._holds.values()),
+            held_picos=sum(hold.picos or 0 for hold in self._holds.values()),
+        )
+        if self._edge in state.slots or own.seats or own.held_picos:
+            account.set_slot(own)
+        return account
+
+    def _done(self, applied: _Applied) -> None:
+        self._holds = applied.holds
+        self._is_away = False
+        for change, outcome in applied.outcomes:
+            _resolve(change, outcome)
+
+    async def _failed(self, batch: list[Change], error: BusError) -> None:
+        """What takes is refused; what gives back waits."""
+        if not self._is_away:
+            log.warning("%s: not written: %s", self._entry, error)
+        self._is_away = True
+        for change in batch:
+            if change.takes and not change.done.done():
+                change.done.set_exception(error)
+                change.done.exception()  # whoever waited may have left
+        kept = [change for change in batch if not change.takes]
+        self._waiting = kept + self._waiting
+        if kept and not any(change.takes for change in self._waiting):
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+class _Applied:
+    """A batch, carried out on a copy."""
+
+    def __init__(self, account: Account, holds: dict[int, Hold], edge: str) -> None:
+        self.account = account
+        self.holds = holds
+        self.outcomes: list[tuple[Change, Outcome]] = []
+        self.refused_any = False
+        self._edge = edge
+
+    def add(self, change: Change) -> None:
+        result = change.apply(self.account, self.holds.get(change.grant) or Hold())
+        if isinstance(result, Hold):
+            self.holds[change.grant] = result
+        elif result is None:
+            self.holds.pop(change.grant, None)
+        else:
+            self.refused_any = True
+        alert = self.account.begin_alert()
+        self.outcomes.append((change, Outcome(result or Hold(), self.account.view, alert)))
+
+    def sealed(self, seq: int) -> AccountState:
+        """As it is written: our slot with its number."""
+        state = self.account.state
+        own = state.slots.get(self._edge) or Slot()
+        slots = state.slots | {self._edge: own.model_copy(update={"seq": seq})}
+        return state.model_copy(update={"slots": slots})
+
+
+def _resolve(change: Change, outcome: Outcome) -> None:
+    if not change.done.done():
+        change.done.set_result(outcome)
+
+
+def _decode(entry: str, value: bytes) -> AccountState:
+    """An account that can't be read begins anew: nobody is locked out by a damaged entry."""
+    if not value:
+        return AccountState()
+    try:
+        return AccountState.decode(value)
+    except MalformedMessage as error:
+        log.error("%s begins anew: %s", entry, error)
+        return AccountState()
