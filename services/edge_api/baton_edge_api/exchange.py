@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
@@ -32,6 +32,8 @@ class Exchange:
     body_read: bool = False
     status: int = 0
     """Of the answer, once it has begun."""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
+    """That its answer will have, whatever it becomes: how the limits stand."""
 
 
 def exchange_of(scope: Scope) -> Exchange:

@@ -48,7 +48,7 @@ class Front:
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                message["headers"] = [*message["headers"], id_header]
+                message["headers"] = [*message["headers"], *exchange.headers, id_header]
             await send(message)
 
         try:

@@ -1,6 +1,6 @@
-"""Whose key is it: the API keys in memory, by the hash of each.
+"""Whose key is it, and what may it: the API keys in memory, by the hash of each.
 
-Owns the map from key to tenant. Never sees where it is stored, and keeps no key as it is.
+Owns the map from key to tenant, and the limits that came with it. Never sees where it is stored, and keeps no key as it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -17,6 +19,7 @@ from baton_common.errors import RequestFailed
 from baton_contracts.base import WireModel
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
+from baton_contracts.limits import LimitRule
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,8 @@ DEV_TENANT = Tenant(tenant_id="default", team="default", key_id="dev")
 
 
 class KeyEntry(WireModel):
-    """A value of the bucket; its name there is the SHA-256 of the key, in hex."""
+    """A value of the bucket; its name there is the SHA-256 of the key, in hex. After a rotation two entries
+    have the same `key_id`: the new key, and the old one until it expires."""
 
     key_id: str
     tenant_id: str
@@ -32,6 +36,17 @@ class KeyEntry(WireModel):
     name: str = ""
     created_at: float | str = 0.0
     revoked: bool = False
+    expires_at: float | None = None
+    """Unix time in seconds."""
+    limits: LimitRule = LimitRule()
+    models: tuple[str, ...] = ()
+    """That it may ask for; empty: all."""
+
+
+@dataclass(frozen=True)
+class _Valid:
+    tenant: Tenant
+    entry: KeyEntry
 
 
 def key_hash(key: str) -> str:
@@ -41,10 +56,13 @@ def key_hash(key: str) -> str:
 class KeyRing:
     """`synced` is False until the bucket was read once: until then an unknown key is nobody's fault."""
 
-    def __init__(self, dev_key: str) -> None:
+    def __init__(self, dev_key: str, wall: Callable[[], float] = time.time) -> None:
         self._dev_hash = key_hash(dev_key) if dev_key else ""
-        self._tenants: dict[str, Tenant] = {}
+        self._wall = wall
+        self._valid: dict[str, _Valid] = {}
         self._revoked: set[str] = set()
+        self._rules: dict[str, LimitRule] = {}
+        self._models: dict[str, frozenset[str]] = {}
         self.first_sync = asyncio.Event()
 
     @property
@@ -63,23 +81,44 @@ class KeyRing:
             return
         if entry.revoked:
             self._revoked.add(hashed)
-        else:
-            self._tenants[hashed] = tenant
+            return
+        self._valid[hashed] = _Valid(tenant, entry)
+        self._learn(entry)
 
     def remove(self, hashed: str) -> None:
-        self._tenants.pop(hashed, None)
         self._revoked.discard(hashed)
+        if removed := self._valid.pop(hashed, None):
+            key_id = removed.entry.key_id
+            self._rules.pop(key_id, None)
+            self._models.pop(key_id, None)
+            for other in self._valid.values():
+                if other.entry.key_id == key_id:
+                    self._learn(other.entry)
+
+    def _learn(self, entry: KeyEntry) -> None:
+        """Of an old and a new key the limits are the same; if not, those of the one without an end count."""
+        if entry.expires_at is not None and entry.key_id in self._rules:
+            return
+        self._rules[entry.key_id] = entry.limits
+        self._models[entry.key_id] = frozenset(entry.models)
+
+    def rule_of(self, key_id: str) -> LimitRule | None:
+        return self._rules.get(key_id)
+
+    def models_of(self, key_id: str) -> frozenset[str]:
+        """That a key may ask for; empty: all."""
+        return self._models.get(key_id) or frozenset()
 
     def replace(self, entries: Mapping[str, bytes]) -> None:
         """The whole bucket as it is now."""
-        for hashed in {*self._tenants, *self._revoked} - entries.keys():
+        for hashed in {*self._valid, *self._revoked} - entries.keys():
             self.remove(hashed)
         for hashed, value in entries.items():
             self.put(hashed, value)
         self.first_sync.set()
 
     def __len__(self) -> int:
-        return len(self._tenants)
+        return len(self._valid)
 
     def tenant_of(self, authorization: str | None) -> Tenant:
         """Raises RequestFailed: 401, or 503 while the bucket was never read."""
@@ -88,8 +127,10 @@ class KeyRing:
         if scheme.lower() != "bearer" or not key:
             raise _denied("No API key was given. Send it as 'Authorization: Bearer KEY'.")
         hashed = key_hash(key)
-        if tenant := self._tenants.get(hashed):
-            return tenant
+        if found := self._valid.get(hashed):
+            if found.entry.expires_at is not None and self._wall() >= found.entry.expires_at:
+                raise _denied("This API key was replaced by a new one, and its time is over.")
+            return found.tenant
         if hashed in self._revoked:
             raise _denied("This API key was revoked. Use another one.")
         if self._dev_hash and hmac.compare_digest(hashed, self._dev_hash):

@@ -10,12 +10,12 @@ from typing import Protocol
 
 import nats.errors
 import nats.js.errors
-from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from baton_common.errors import BatonError, BusError, BusUnavailable
 from baton_common.nats_bus import NatsBus
 from baton_contracts.subjects import BUCKET_LIMITS
+from baton_edge_api.bucket_watch import open_bucket
 
 CALL_SECONDS = 2.0
 
@@ -77,13 +77,3 @@ class NatsBucket:
         self._bucket = None  # the store may have been wiped: it is then made anew
         return BusError(entry, str(error) or type(error).__name__)
 
-
-async def open_bucket(jetstream: JetStreamContext, name: str) -> KeyValue:
-    try:
-        return await jetstream.key_value(name)
-    except nats.js.errors.BucketNotFoundError:
-        pass
-    try:
-        return await jetstream.create_key_value(bucket=name, history=1)
-    except nats.js.errors.BadRequestError:  # another process was faster
-        return await jetstream.key_value(name)

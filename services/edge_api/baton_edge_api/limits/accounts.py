@@ -1,0 +1,92 @@
+"""All accounts that requests at this edge touch: one lane each, made when it is first needed.
+
+Owns the lanes and the numbers of grants. A party without a limit never gets here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from baton_edge_api.limits.account import Account, Hold, Use, View, Wish
+from baton_edge_api.limits.bucket import Bucket
+from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.lane import Change, Lane, Outcome
+from baton_edge_api.limits.rules import RuleBook
+
+MAX_LANES = 4096
+"""Beyond it the idle ones are forgotten: the next request reads their account anew."""
+
+
+class Accounts:
+    def __init__(
+        self, rules: RuleBook, bucket: Bucket, gone: GoneEdges, *, edge: str, wall: Callable[[], float]
+    ) -> None:
+        self._rules = rules
+        self._bucket = bucket
+        self._gone = gone
+        self._edge = edge
+        self._wall = wall
+        self._lanes: dict[str, Lane] = {}
+        self._grants = itertools.count(1)
+
+    def new_grant(self) -> int:
+        return next(self._grants)
+
+    @property
+    def num_held(self) -> int:
+        return sum(lane.num_held for lane in self._lanes.values())
+
+    def reserve(self, party: str, key_id: str, grant: int, wish: Wish) -> asyncio.Future[Outcome]:
+        """A Hold or a Refusal, once it is written. The future fails with BusError."""
+        change = Change(grant, lambda account, _: account.reserve(wish), takes=True)
+        return self._lane(party, key_id).submit(change)
+
+    def settle(self, party: str, key_id: str, grant: int, use: Use) -> asyncio.Future[Outcome]:
+        def settle(account: Account, hold: Hold) -> None:
+            account.settle(hold, use)
+
+        return self._lane(party, key_id).submit(Change(grant, settle, takes=False))
+
+    def release(self, party: str, key_id: str, grant: int) -> asyncio.Future[Outcome]:
+        """Of a grant that holds nothing there: nothing changes."""
+
+        def release(account: Account, hold: Hold) -> None:
+            account.release(hold)
+
+        return self._lane(party, key_id).submit(Change(grant, release, takes=False))
+
+    def free_seat(self, party: str, key_id: str, grant: int) -> asyncio.Future[Outcome]:
+        change = Change(grant, lambda account, hold: account.free_seat(hold), takes=False)
+        return self._lane(party, key_id).submit(change)
+
+    def view(self, party: str) -> View | None:
+        """As last seen from here; costs nothing."""
+        lane = self._lanes.get(party)
+        return lane.view() if lane else None
+
+    async def flush(self, seconds: float) -> bool:
+        """Before the process ends: True if all that was given back is written."""
+        busy = [asyncio.ensure_future(lane.settled()) for lane in self._lanes.values()]
+        if not busy:
+            return True
+        _, pending = await asyncio.wait(busy, timeout=seconds)
+        for task in pending:
+            task.cancel()
+        return not pending
+
+    def _lane(self, party: str, key_id: str) -> Lane:
+        lane = self._lanes.get(party)
+        if lane is None:
+            if len(self._lanes) >= MAX_LANES:
+                self._lanes = {name: each for name, each in self._lanes.items() if not each.is_idle}
+            lane = self._lanes[party] = Lane(
+                party,
+                self._bucket,
+                edge=self._edge,
+                rule=lambda: self._rules.rule(party, key_id),
+                wall=self._wall,
+                gone=self._gone.among,
+            )
+        return lane

@@ -1,0 +1,257 @@
+"""May this request come in: one call before it is handed on, one after its end.
+
+    grant = await admission.admit(tenant, asked, exchange)     raises RequestFailed: 403, 429, 503
+    try:
+        …                                                      the answer
+        await grant.settle(usage, model)                       what it came to
+    finally:
+        await grant.release()                                  refused further on; nothing after a settle
+
+A key, team and model without a limit cost a look into two dictionaries. Owns the order in which accounts are
+asked (key, team, models) and that a refusal at one gives back what the others had let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from baton_common.catalog import Catalog
+from baton_common.errors import BusError, RequestFailed
+from baton_common.money import Price
+from baton_contracts.envelope import Tenant
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Usage
+from baton_contracts.limits import model_party
+from baton_edge_api.exchange import Exchange
+from baton_edge_api.limits.account import Refusal, Use, View, Wish
+from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.figures import LimitFigures
+from baton_edge_api.limits.guess import OutputGuess
+from baton_edge_api.limits.lane import Outcome
+from baton_edge_api.limits.rate_headers import rate_headers
+from baton_edge_api.limits.refusal_text import refusal_error
+from baton_edge_api.limits.rules import RuleBook
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.5
+"""How long the end of an answer waits for its settlement to be written; then that goes on behind it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request wants, as far as limits go."""
+
+    model: str
+    """As the client named it."""
+    count_prompt_tokens: Callable[[], Awaitable[int]]
+    """Called only where tokens or money are limited."""
+    max_output_tokens: int | None = None
+    """Of one answer, as the client asked; None: it named no bound."""
+    num_answers: int = 1
+
+
+@dataclass(frozen=True)
+class _Book:
+    """What a grant needs to be settled."""
+
+    accounts: Accounts
+    catalog: Catalog
+    figures: LimitFigures
+    guess: OutputGuess
+
+
+class Grant:
+    """What one request holds, in all accounts that it touches. Settled or released once; the first counts."""
+
+    def __init__(self, book: _Book | None, tenant: Tenant, asked: Asked) -> None:
+        self._book = book
+        self._tenant = tenant
+        self._asked = asked
+        self._parties: list[str] = []
+        self._number = book.accounts.new_grant() if book else 0
+        self.alerts: list[str] = []
+        """Parties whose budget's alert this request brought about."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self._book is not None
+
+    async def reserve(self, parties: tuple[str, ...], wish: Wish) -> list[tuple[str, View]]:
+        """Raises _Refused, having given back what was reserved; BusError likewise."""
+        assert self._book
+        views: list[tuple[str, View]] = []
+        try:
+            for party in parties:
+                self._parties.append(party)
+                outcome = await self._book.accounts.reserve(party, self._tenant.key_id, self._number, wish)
+                if isinstance(outcome.result, Refusal):
+                    raise _Refused(party, outcome.result, await self._given_back())
+                views.append((party, outcome.view))
+        finally:
+            if len(views) < len(parties):
+                self._give_back()
+        return views
+
+    async def _given_back(self) -> list[tuple[str, View]]:
+        parties = list(self._parties)
+        waits = self._give_back()
+        await asyncio.wait(waits, timeout=SETTLE_SECONDS)
+        return [
+            (party, wait.result().view) for party, wait in zip(parties, waits, strict=True) if wait.done()
+        ]
+
+    def free_seat(self) -> None:
+        """Ahead of the rest: the client is gone, and may be back before the engine has said what it used."""
+        if self._book:
+            for party in self._parties:
+                self._book.accounts.free_seat(party, self._tenant.key_id, self._number)
+
+    async def settle(self, usage: Usage, model: str, *, is_free: bool = False) -> None:
+        """`model` answered; accounts of others that might have are given back. `is_free`: from a cache."""
+        book, parties = self._book, self._take_parties()
+        if not book or not parties:
+            return
+        num_tokens = usage.prompt_tokens + usage.completion_tokens
+        use = Use(num_tokens, 0 if is_free else book.catalog.price_of(model).cost(usage))
+        others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
+        others -= {model_party(model), model_party(self._asked.model)}
+        waits = [self._settle_at(book, party, None if party in others else use) for party in parties]
+        book.figures.settled.inc()
+        book.figures.used(num_tokens)
+        if usage.completion_tokens:
+            each = usage.completion_tokens // max(1, self._asked.num_answers)
+            book.guess.learn(self._tenant.key_id, max(1, each))
+        await asyncio.wait(waits, timeout=SETTLE_SECONDS)
+
+    async def release(self) -> None:
+        """It was refused further on: as if it had never been."""
+        if self._book and (waits := self._give_back()):
+            self._book.figures.released.inc()
+            await asyncio.wait(waits, timeout=SETTLE_SECONDS)
+
+    def _settle_at(self, book: _Book, party: str, use: Use | None) -> asyncio.Future[Outcome]:
+        if use is None:
+            return book.accounts.release(party, self._tenant.key_id, self._number)
+        done = book.accounts.settle(party, self._tenant.key_id, self._number, use)
+        done.add_done_callback(lambda future: self._look_for_alert(book, party, future))
+        return done
+
+    def _look_for_alert(self, book: _Book, party: str, done: asyncio.Future[Outcome]) -> None:
+        if done.cancelled() or done.exception() or not done.result().alert:
+            return
+        self.alerts.append(party)
+        book.figures.alert(party)
+        log.warning("budget of %s: %s%% is spent", party, done.result().view.spent_percent)
+
+    def _give_back(self) -> list[asyncio.Future[Outcome]]:
+        book, parties = self._book, self._take_parties()
+        if not book or not parties:
+            return []
+        return [book.accounts.release(party, self._tenant.key_id, self._number) for party in parties]
+
+    def _take_parties(self) -> list[str]:
+        parties, self._parties = self._parties, []
+        return parties
+
+
+class _Refused(Exception):
+    def __init__(self, party: str, refusal: Refusal, views: list[tuple[str, View]]) -> None:
+        super().__init__(refusal.kind)
+        self.party = party
+        self.refusal = refusal
+        self.views = views
+
+
+class Admission:
+    def __init__(
+        self,
+        rules: RuleBook,
+        accounts: Accounts,
+        catalog: Catalog,
+        figures: LimitFigures,
+        guess: OutputGuess,
+        models_of_key: Callable[[str], frozenset[str]],
+    ) -> None:
+        """`models_of_key` gets a key id; empty: the key may ask for all."""
+        self._rules = rules
+        self._models_of_key = models_of_key
+        self._book = _Book(accounts, catalog, figures, guess)
+
+    async def admit(self, tenant: Tenant, asked: Asked, exchange: Exchange) -> Grant:
+        """Raises RequestFailed: 403 for a model that the key may not use, 429 over a limit, 503 when nobody
+        can say. Adds what is left to the headers of the answer, whatever it becomes."""
+        self.check_model(tenant, asked.model)
+        if not self._rules.synced:
+            raise _not_known("The limits are not loaded yet. Try again shortly.")
+        parties = self._parties(tenant, asked.model)
+        if not parties:
+            return Grant(None, tenant, asked)
+        grant = Grant(self._book, tenant, asked)
+        wish = await self._wish(tenant, parties, asked)
+        try:
+            views = await grant.reserve(parties, wish)
+        except _Refused as refused:
+            raise self._refuse(refused, exchange) from None
+        except BusError as error:
+            self._book.figures.refused(parties[0], "bus")
+            raise _not_known(f"The limits can't be checked now ({error}). Try again shortly.") from error
+        exchange.headers.extend(rate_headers(views))
+        self._book.figures.admitted.inc()
+        self._book.figures.reserved(wish.num_prompt_tokens + wish.num_output_tokens)
+        return grant
+
+    def check_model(self, tenant: Tenant, model: str) -> None:
+        allowed = self._models_of_key(tenant.key_id)
+        if allowed and model not in allowed:
+            text = f"This API key may not use the model {model[:64]!r}. It may use: {', '.join(sorted(allowed))}."
+            raise RequestFailed.because("permission_denied", text, param="model")
+
+    def show(self, tenant: Tenant, model: str, exchange: Exchange) -> None:
+        """The headers of an answer to a request that never came so far as to be admitted: as last seen."""
+        seen = [(party, self._book.accounts.view(party)) for party in self._parties(tenant, model)]
+        exchange.headers.extend(rate_headers([(party, view) for party, view in seen if view]))
+
+    def _parties(self, tenant: Tenant, model: str) -> tuple[str, ...]:
+        names = dict.fromkeys((model, *self._book.catalog.may_stand_for(model)))
+        return self._rules.parties(tenant, tuple(names))
+
+    async def _wish(self, tenant: Tenant, parties: tuple[str, ...], asked: Asked) -> Wish:
+        rules = [self._rules.rule(party, tenant.key_id) for party in parties]
+        if all(rule.tokens_per_minute is None and rule.budget is None for rule in rules):
+            return Wish(0, 0)
+        num_prompt_tokens = await asked.count_prompt_tokens()
+        each = asked.max_output_tokens
+        guessed = self._book.guess.tokens(tenant.key_id) if each is None else each
+        return Wish(
+            num_prompt_tokens,
+            guessed * asked.num_answers,
+            self._dearest(asked.model),
+            may_shrink=each is None,
+        )
+
+    def _dearest(self, model: str) -> Price:
+        """Of those that may answer."""
+        catalog = self._book.catalog
+        prices = [catalog.price_of(name) for name in catalog.may_stand_for(model)]
+        return Price(
+            max(price.input for price in prices),
+            max(price.cached_input for price in prices),
+            max(price.output for price in prices),
+        )
+
+    def _refuse(self, refused: _Refused, exchange: Exchange) -> RequestFailed:
+        self._book.figures.refused(refused.party, refused.refusal.kind)
+        exchange.headers.extend(rate_headers(refused.views))
+        if refused.refusal.can_never_fit and refused.refusal.kind != "budget":
+            exchange.headers.append((b"x-should-retry", b"false"))
+        return refusal_error(refused.party, refused.refusal)
+
+
+def _not_known(text: str) -> RequestFailed:
+    return RequestFailed(
+        ErrorBody(code="bus_unavailable", message=text, stop="edge_api", retry_after_seconds=1)
+    )

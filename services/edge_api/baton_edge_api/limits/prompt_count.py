@@ -1,0 +1,32 @@
+"""How many tokens a prompt has, before anybody computes it: the model's own tokenizer is asked, on the bus.
+
+Nobody there, or too slow: a count by characters, on the high side. History and documents that the prompt
+builder will add are not known here; the settlement counts them.
+"""
+
+from __future__ import annotations
+
+from baton_common.bus import Bus
+from baton_common.prompt_tokens import ask_tokens
+from baton_contracts.prompt import ChatRequest, Prompt
+from baton_contracts.tokens import TokensQuery
+
+CHARACTERS_A_TOKEN = 3
+"""Low for English prose."""
+MESSAGE_TOKENS = 8
+"""What a chat template puts around a message."""
+
+
+async def count_prompt_tokens(bus: Bus, request_id: str, chat: ChatRequest, model: str) -> int:
+    prompt = Prompt(
+        messages=chat.messages, tools=chat.tools, template_variables=chat.template_variables or ""
+    )
+    query = TokensQuery(model=model, prompt=prompt, sampling=chat.sampling)
+    reply = await ask_tokens(bus, request_id, query)
+    if reply is None or reply.error:
+        return estimate(prompt)
+    return reply.num_tokens
+
+
+def estimate(prompt: Prompt) -> int:
+    return -(-prompt.num_characters // CHARACTERS_A_TOKEN) + MESSAGE_TOKENS * len(prompt.messages)
