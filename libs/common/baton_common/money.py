@@ -40,6 +40,9 @@ class Price:
         return num_prompt_tokens * max(self.input, self.cached_input) + num_output_tokens * self.output
 
 
+FREE = Price()
+
+
 def parse_price(text: str) -> int:
     """USD per million tokens, up to six decimals → pico-dollars a token. Raises NotMoney."""
     amount = _decimal(text)

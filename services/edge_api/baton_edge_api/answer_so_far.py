@@ -17,6 +17,7 @@ class AnswerSoFar:
         self.answers = [AnswerParts() for _ in range(num_answers)]
         self._began = began
         self._times: list[float] = []
+        self._num_tokens = 0
         self.prologue: Prologue | None = None
         self.end: End | None = None
 
@@ -25,6 +26,7 @@ class AnswerSoFar:
         if frame.says_something and frame.index < len(self.answers):
             self.answers[frame.index].add(frame)
             self._times.append(at)
+            self._num_tokens += len(frame.token_ids)
 
     @property
     def model(self) -> str:
@@ -38,6 +40,11 @@ class AnswerSoFar:
     @property
     def usage(self) -> Usage:
         return self.end.usage if self.end else Usage()
+
+    @property
+    def used(self) -> Usage:
+        """As the engine counted; without its word, what was sent, as the gateway books it."""
+        return self.end.usage if self.end else Usage(completion_tokens=self._num_tokens)
 
     @property
     def reasons(self) -> tuple[FinishReason, ...]:

@@ -1,7 +1,7 @@
 """Keeps something in memory equal to a part of a bucket, for ever.
 
-Owns the watch and what happens when the bus goes away: memory serves, and after a reconnect all is read again.
-Knows nothing of what an entry means.
+Owns the watch and what happens when the bus goes away: memory serves, and after a reconnect all is read
+again. Knows nothing of what an entry means.
 """
 
 from __future__ import annotations

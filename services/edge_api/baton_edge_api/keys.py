@@ -1,6 +1,7 @@
 """Whose key is it, and what may it: the API keys in memory, by the hash of each.
 
-Owns the map from key to tenant, and the limits that came with it. Never sees where it is stored, and keeps no key as it is.
+Owns the map from key to tenant, and the limits that came with it. Never sees where it is stored, and keeps no
+key as it is.
 """
 
 from __future__ import annotations

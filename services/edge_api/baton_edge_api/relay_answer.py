@@ -25,6 +25,7 @@ from baton_edge_api.client_side import ClientSide
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted, Interruption, Patience, Watchdog
 from baton_edge_api.keys import KeyRing
+from baton_edge_api.limits.admission import Admission, Grant
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.question import Ending, Question
 from baton_edge_api.record_log import RecordLog
@@ -43,6 +44,7 @@ class RelayParts:
     desk: Desk
     ring: KeyRing
     record_log: RecordLog
+    admission: Admission
     metrics: Metrics
     settings: EdgeSettings
 
@@ -57,6 +59,7 @@ class RelayAnswer:
         queue: FrameQueue,
         trace: RequestTrace,
         send: Send,
+        grant: Grant,
     ) -> None:
         self._settings = settings = parts.settings
         self._record_log = parts.record_log
@@ -66,6 +69,7 @@ class RelayAnswer:
         self._question = question
         self._writer = question.writer(envelope, int(exchange.started))
         self._trace = trace
+        self._grant = grant
         self._interruption = Interruption()
         self.trip = self._interruption.trip
         """Ends it from outside."""
@@ -131,6 +135,7 @@ class RelayAnswer:
         client.ping_when_silent()
         await self._pump_stream()
         await client.write(writer.finish(so_far))
+        await self._charge()
         await self._keep(Ending())
         await client.write(writer.last(so_far), more=False)
 
@@ -152,6 +157,7 @@ class RelayAnswer:
             so_far.add(frame, self._watchdog.last_frame)
         self._ended(frame)
         writer.finish(so_far)
+        await self._charge()
         await self._keep(Ending())
         answer = Answer(200, writer.last(so_far), [NO_STORE, *self._baton_headers(prologue)])
         await self._client.send_whole(answer)
@@ -175,6 +181,17 @@ class RelayAnswer:
             ]
         return headers
 
+    async def _charge(self) -> None:
+        """Once: the first call counts. Before the last byte, so that a client which asks again at once finds
+        its seat free and its limits settled."""
+        if not self._grant.is_limited:
+            return
+        so_far = self._so_far
+        is_free = so_far.prologue is not None and so_far.prologue.cache != "none"
+        await self._grant.settle(so_far.used, so_far.model or self._question.chat.model, is_free=is_free)
+        if self._grant.alerts:
+            self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
+
     async def _keep(self, ending: Ending) -> None:
         """Once: the first call counts. An answer that never began is not kept."""
         if self._so_far.prologue is None or self._kept:
@@ -192,6 +209,8 @@ class RelayAnswer:
         """The relay said no, or broke: the client is told, in the form that still fits."""
         ending = Ending(cut_short=True, error=error)
         cancelling = self._start_cancel("lease_lost")
+        if self._call.prologue is None:
+            await self._grant.release()
         await self._tell(ending, error)
         self._last_byte = self._trace.wall()
         await self._finish_cancel(cancelling, ending)
@@ -201,6 +220,7 @@ class RelayAnswer:
         """The rest of the relay is told first; then the client, if it is there and listens."""
         ending = Ending(cut_short=True, error=interrupt.error)
         cancelling = self._start_cancel(interrupt.cancel)
+        self._grant.free_seat()
         self._trace.attributes["reason"] = interrupt.error.code
         if interrupt.cancel == "slow_consumer":
             self._metrics.failed(interrupt.error.code, interrupt.error.stop)
@@ -239,6 +259,8 @@ class RelayAnswer:
 
     async def _settle(self, status: str, ending: Ending) -> None:
         await self._keep(ending)
+        if self._call.prologue or status == "cancelled":
+            await self._charge()
         self._so_far.describe(self._trace.attributes)
         if status == "ok":
             self._so_far.count(self._metrics, self._now())

@@ -1,7 +1,7 @@
 """An endpoint that the relay answers: from HTTP to a request on the relay.
 
-Owns the order of the checks (key, seat, body, validation) and what the envelope says. What a body means is
-its reader's; the way of the answer is relay_answer's.
+Owns the order of the checks (key, seat, body, validation, limits) and what the envelope says. What a body
+means is its reader's; the way of the answer is relay_answer's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_edge_api.body import read_body
 from baton_edge_api.exchange import Exchange, exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.limits.admission import Asked
+from baton_edge_api.limits.prompt_count import count_prompt_tokens
 from baton_edge_api.question import Question
 from baton_edge_api.relay_answer import RelayAnswer, RelayParts
 from baton_edge_api.request_trace import RequestTrace
@@ -45,18 +47,42 @@ class RelayEndpoint:
         trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)
         with parts.desk.seat(exchange.request_id) as queue, parts.metrics.in_flight.track_inprogress():
             try:
-                question = await self._read(scope, receive, exchange, trace)
+                question = await self._read(scope, receive, exchange, trace, tenant)
                 if self._complete:
                     question = await self._complete(question, tenant, exchange.request_id)
+                grant = await parts.admission.admit(tenant, self._asked(question, exchange), exchange)
             except RequestFailed as failed:
                 await self._trace_refusal(exchange, tenant, trace, failed)
                 raise
-            envelope = self._envelope(exchange, tenant, question, trace)
-            answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send)
-            parts.desk.can_be_ended(envelope.request_id, answer.trip)
-            await answer.run(receive)
+            try:
+                envelope = self._envelope(exchange, tenant, question, trace)
+                answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send, grant)
+                parts.desk.can_be_ended(envelope.request_id, answer.trip)
+                await answer.run(receive)
+            finally:
+                await grant.release()
+
+    def _asked(self, question: Question, exchange: Exchange) -> Asked:
+        chat, parts = question.chat, self._parts
+        return Asked(
+            chat.model,
+            lambda: count_prompt_tokens(
+                parts.desk.node.bus, exchange.request_id, chat, parts.admission.likely_model(chat.model)
+            ),
+            max_output_tokens=chat.sampling.max_tokens,
+            num_answers=chat.sampling.n,
+        )
 
     async def _read(
+        self, scope: Scope, receive: Receive, exchange: Exchange, trace: RequestTrace, tenant: Tenant
+    ) -> Question:
+        try:
+            return await self._read_body(scope, receive, exchange, trace)
+        except RequestFailed:
+            self._parts.admission.show(tenant, exchange)
+            raise
+
+    async def _read_body(
         self, scope: Scope, receive: Receive, exchange: Exchange, trace: RequestTrace
     ) -> Question:
         settings = self._parts.settings

@@ -26,6 +26,8 @@ class EdgeSettings(ServiceSettings):
     """All message text of one request together."""
     max_handoff_bytes: int = Field(default=8 * 1024 * 1024 - 8 * 1024, ge=1024)
     """NATS closes the connection on a payload at its limit plus headers: stay below it."""
+    default_max_tokens: int = Field(default=1024, ge=1)
+    """What an answer without a bound may have, as the engines hold it: reserved for a key's first answers."""
     max_in_flight: int = Field(default=512, ge=1)
 
     header_timeout: float = Field(default=10.0, gt=0)

@@ -15,8 +15,9 @@ from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
-from baton_edge_api.key_watch import wait_for_keys, watch_keys
+from baton_edge_api.key_watch import wait_for, watch_keys, watch_limits
 from baton_edge_api.keys import KeyRing
+from baton_edge_api.limits.wiring import Limits
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.openapi import document_bytes
 from baton_edge_api.record_log import RecordLog
@@ -38,11 +39,13 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         ring = KeyRing(settings.dev_key.get_secret_value())
         clock = node.clock
-        replicas = ReplicaBoard(bus, catalog_of(settings.home), monotonic=clock.monotonic, wall=clock.wall)
+        catalog = catalog_of(settings.home)
+        replicas = ReplicaBoard(bus, catalog, monotonic=clock.monotonic, wall=clock.wall)
         metrics = Metrics(replicas.fresh)
         desk = Desk(node, settings.max_in_flight)
         record_log = RecordLog(bus, settings.max_handoff_bytes)
-        parts = RelayParts(desk, ring, record_log, metrics, settings)
+        limits = Limits(node, bus, ring, catalog, metrics, settings)
+        parts = RelayParts(desk, ring, record_log, limits.admission, metrics, settings)
         chat = RelayEndpoint(parts, chat_reader(settings))
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(EmbeddingParts(desk, ring, embedders, record_log, metrics, settings))
@@ -50,11 +53,14 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))
         node.add(desk)
-        await wait_for_keys(ring, _KEYS_SECONDS)
+        node.supervise("limits", lambda: watch_limits(bus, limits.rules))
+        await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
+        await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
         async with serving(build_app(chat, embeddings, side, metrics), settings, sock):
             yield
             desk.end_all()
         await record_log.flush(_FLUSH_SECONDS)
+        await limits.stop(_FLUSH_SECONDS)
         await desk.stop()
         await replicas.stop()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from baton_common.money import Price
+from baton_common.money import FREE, Price
 from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, BudgetPeriod, LimitRule, Slot
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
@@ -32,7 +32,7 @@ class Wish:
 
     num_prompt_tokens: int
     num_output_tokens: int
-    price: Price = Price()
+    price: Price = FREE
     may_shrink: bool = False
     """The output is a guess: it is bounded by what is left. Otherwise the client asked for it."""
 

@@ -73,6 +73,7 @@ class Grant:
         self._asked = asked
         self._parties: list[str] = []
         self._number = book.accounts.new_grant() if book else 0
+        self._num_prompt_tokens = 0
         self.alerts: list[str] = []
         """Parties whose budget's alert this request brought about."""
 
@@ -83,6 +84,7 @@ class Grant:
     async def reserve(self, parties: tuple[str, ...], wish: Wish) -> list[tuple[str, View]]:
         """Raises _Refused, having given back what was reserved; BusError likewise."""
         assert self._book
+        self._num_prompt_tokens = wish.num_prompt_tokens
         views: list[tuple[str, View]] = []
         try:
             for party in parties:
@@ -111,11 +113,14 @@ class Grant:
                 self._book.accounts.free_seat(party, self._tenant.key_id, self._number)
 
     async def settle(self, usage: Usage, model: str, *, is_free: bool = False) -> None:
-        """`model` answered; accounts of others that might have are given back. `is_free`: from a cache."""
+        """`model` answered; accounts of others that might have are given back. `is_free`: from a cache.
+
+        Where the engine's count of the prompt did not come, money is as in the ledger; the limit of tokens
+        keeps the prompt as it was counted on entry: it protects, it is no bill."""
         book, parties = self._book, self._take_parties()
         if not book or not parties:
             return
-        num_tokens = usage.prompt_tokens + usage.completion_tokens
+        num_tokens = (usage.prompt_tokens or self._num_prompt_tokens) + usage.completion_tokens
         use = Use(num_tokens, 0 if is_free else book.catalog.price_of(model).cost(usage))
         others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
         others -= {model_party(model), model_party(self._asked.model)}
@@ -207,12 +212,17 @@ class Admission:
     def check_model(self, tenant: Tenant, model: str) -> None:
         allowed = self._models_of_key(tenant.key_id)
         if allowed and model not in allowed:
-            text = f"This API key may not use the model {model[:64]!r}. It may use: {', '.join(sorted(allowed))}."
+            text = f"This API key may not use the model {model[:64]!r}, but: {', '.join(sorted(allowed))}."
             raise RequestFailed.because("permission_denied", text, param="model")
 
-    def show(self, tenant: Tenant, model: str, exchange: Exchange) -> None:
+    def likely_model(self, model: str) -> str:
+        """Whose tokenizer counts, where a name may stand for several."""
+        return self._book.catalog.may_stand_for(model)[0]
+
+    def show(self, tenant: Tenant, exchange: Exchange) -> None:
         """The headers of an answer to a request that never came so far as to be admitted: as last seen."""
-        seen = [(party, self._book.accounts.view(party)) for party in self._parties(tenant, model)]
+        parties = self._rules.parties(tenant, ())
+        seen = [(party, self._book.accounts.view(party)) for party in parties]
         exchange.headers.extend(rate_headers([(party, view) for party, view in seen if view]))
 
     def _parties(self, tenant: Tenant, model: str) -> tuple[str, ...]:

@@ -76,4 +76,3 @@ class NatsBucket:
     def _away(self, entry: str, error: BaseException) -> BusError:
         self._bucket = None  # the store may have been wiped: it is then made anew
         return BusError(entry, str(error) or type(error).__name__)
-

@@ -22,17 +22,20 @@ def refusal_error(party: str, refusal: Refusal) -> RequestFailed:
 def _what(refusal: Refusal) -> str:
     limit, used, wanted = refusal.limit, refusal.used, refusal.wanted
     again = f"Try again in {refusal.retry_after_seconds:.1f} s."
-    if refusal.kind == "requests":
-        return f"may have {limit} requests a minute, and has had {used}. {again}"
     if refusal.kind == "tokens" and refusal.can_never_fit:
         return f"may use {limit} tokens a minute; this request alone may take {wanted}. Ask for fewer tokens."
     if refusal.kind == "tokens":
-        return (
-            f"may use {limit} tokens a minute: {used} are used or reserved, and this request may take {wanted}. "
-            f"{again}"
-        )
+        taken = f"{used} are used or reserved, and this request may take {wanted}"
+        return f"may use {limit} tokens a minute: {taken}. {again}"
     if refusal.kind == "concurrent":
         return f"may have {limit} requests under way at once, and has {used}. {again}"
+    if refusal.kind == "requests":
+        return f"may have {limit} requests a minute, and has had {used}. {again}"
+    return _about_money(refusal, again)
+
+
+def _about_money(refusal: Refusal, again: str) -> str:
+    limit, used, wanted = refusal.limit, refusal.used, refusal.wanted
     budget = f"has a budget of ${dollars(limit)}"
     if refusal.kind == "budget_held":
         return f"{budget}, and requests under way may spend what is left of it. {again}"

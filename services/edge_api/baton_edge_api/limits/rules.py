@@ -1,7 +1,7 @@
 """Who is limited, and how: the rules in memory, as keys and the bucket `baton_limits` say.
 
-Owns the map from a request to the parties whose accounts it touches. A key's rule comes with the key; those of
-teams and models from the bucket.
+Owns the map from a request to the parties whose accounts it touches. A key's rule comes with the key; those
+of teams and models from the bucket.
 """
 
 from __future__ import annotations

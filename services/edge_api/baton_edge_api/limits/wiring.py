@@ -1,0 +1,47 @@
+"""Puts the limits together on a node. Owns the order in which they start and stop."""
+
+from __future__ import annotations
+
+import logging
+
+from baton_common.catalog import Catalog
+from baton_common.nats_bus import NatsBus
+from baton_common.node import Node
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.admission import Admission
+from baton_edge_api.limits.bucket import NatsBucket
+from baton_edge_api.limits.figures import LimitFigures
+from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.guess import OutputGuess
+from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.metrics import Metrics
+from baton_edge_api.settings import EdgeSettings
+
+log = logging.getLogger(__name__)
+
+
+class Limits:
+    def __init__(
+        self,
+        node: Node,
+        bus: NatsBus,
+        ring: KeyRing,
+        catalog: Catalog,
+        metrics: Metrics,
+        settings: EdgeSettings,
+    ) -> None:
+        self.rules = RuleBook(ring.rule_of)
+        self._gone = GoneEdges(node.leases)
+        self._accounts = accounts = Accounts(
+            self.rules, NatsBucket(bus), self._gone, edge=node.instance, wall=node.clock.wall
+        )
+        figures = LimitFigures(metrics.registry, lambda: accounts.num_held)
+        guess = OutputGuess(settings.default_max_tokens)
+        self.admission = Admission(self.rules, accounts, catalog, figures, guess, ring.models_of)
+
+    async def stop(self, seconds: float) -> None:
+        """What was given back is written before the process ends; what is not, comes back with our lease."""
+        if not await self._accounts.flush(seconds):
+            log.warning("not all limits were settled")
+        self._gone.stop()
