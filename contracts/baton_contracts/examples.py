@@ -314,6 +314,18 @@ EXAMPLES: dict[str, WireModel] = {
         started_at=1_800_000_000.2,
         ended_at=1_800_000_001.4,
     ),
+    "ResponseRecord": records.ResponseRecord(
+        request_id=REQUEST_ID,
+        run_id=RUN_ID,
+        response_id=f"resp_{REQUEST_ID}{RUN_ID}",
+        tenant=TENANT,
+        model="smollm2-135m",
+        status="completed",
+        input='[{"id":"msg_i0","type":"message","role":"user","content":[{"type":"input_text","text":"Why?"}]}]',
+        output='[{"id":"msg_o0","type":"message","role":"assistant","status":"completed","content":[]}]',
+        body='{"object":"response","status":"completed"}',
+        created_at=1_800_000_001.5,
+    ),
     "ConversationRecord": records.ConversationRecord(
         request_id=REQUEST_ID,
         run_id=RUN_ID,

@@ -43,6 +43,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
         "edge_api": (
             f"{ROOT}.prompt.*",
             f"{ROOT}.after.conversation.*",
+            f"{ROOT}.after.response.*",
             f"{ROOT}.after.usage.*",
             f"{ROOT}.ingest.*",
             f"{ROOT}.embed.*",

@@ -195,6 +195,9 @@ class ChatRequest(WireModel):
         default=False,
         description="True if the client named a stored conversation: its history goes before the messages.",
     )
+    trim_history: bool = Field(
+        default=True, description="False: nothing is dropped to make it fit; what is too long is refused."
+    )
     use_cache: bool = Field(
         default=True, description="False: neither read nor written (`cache-control: no-store`)."
     )

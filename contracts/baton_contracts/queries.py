@@ -11,7 +11,7 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import RequestId
 from baton_contracts.prompt import ToolCall
-from baton_contracts.records import StoredMessage, UsageRecord
+from baton_contracts.records import ResponseStatus, StoredMessage, UsageRecord
 
 _TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
@@ -62,12 +62,13 @@ class IngestReply(WireModel):
 
 class BooksQuery(WireModel):
     """On `books.RID`, queue group after_answer. Answers include every record stored in AFTER before the
-    question came (read your own writes)."""
+    question came (read your own writes). `delete_response` answers with what it deleted."""
 
-    kind: Literal["conversation", "usage"]
+    kind: Literal["conversation", "usage", "response", "response_chain", "delete_response"]
     tenant_id: str
     conversation_id: str | None = None
     request_id: RequestId | None = None
+    response_id: str | None = Field(default=None, max_length=64, description="Of the last three kinds.")
 
 
 class StoredTurn(WireModel):
@@ -80,8 +81,24 @@ class StoredTurn(WireModel):
     created_at: float
 
 
+class StoredResponse(WireModel):
+    """See `ResponseRecord`."""
+
+    response_id: str
+    previous_response_id: str | None = None
+    status: ResponseStatus
+    input: str
+    output: str
+    body: str = Field(default="", description="Only where one response was asked for.")
+
+
 class BooksReply(WireModel):
     turns: tuple[StoredTurn, ...] = ()
+    responses: tuple[StoredResponse, ...] = Field(
+        default=(),
+        description="The one asked for, or it and those before it, newest first; ask for the last one's "
+        "previous one to get more. None: there is none, or it was deleted.",
+    )
     usage: tuple[UsageRecord, ...] = ()
     error: ErrorBody | None = None
 

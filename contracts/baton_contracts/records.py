@@ -70,5 +70,26 @@ class ConversationRecord(WireModel):
     created_at: float
 
 
-AfterRecord = ConversationRecord
+ResponseStatus = Literal["completed", "incomplete", "failed", "cancelled"]
+
+
+class ResponseRecord(WireModel):
+    """What a response is kept as. On `after.response.RID`, from the edge; no other reads its JSON."""
+
+    kind: ClassVar[str] = "response"
+
+    request_id: RequestId
+    run_id: str = Field(pattern=r"^[0-9a-f]{8}$")
+    response_id: str = Field(max_length=64)
+    previous_response_id: str | None = Field(default=None, max_length=64)
+    tenant: Tenant
+    model: str
+    status: ResponseStatus
+    input: str = Field(description="JSON text: the items that were new in its request, each with an id.")
+    output: str = Field(description="JSON text: the items of the answer.")
+    body: str = Field(description="JSON text: the Response object but for its output.")
+    created_at: float
+
+
+AfterRecord = ConversationRecord | ResponseRecord
 """What the edge keeps of an answer; `kind` is a token of the subject."""

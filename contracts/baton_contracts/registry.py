@@ -270,4 +270,13 @@ CHANNELS: tuple[Channel, ...] = (
         "after_answer",
         note="JetStream AFTER, work queue, explicit ack.",
     ),
+    _channel(
+        "afterResponse",
+        "after.response.{requestId}",
+        "durable",
+        records.ResponseRecord,
+        "edge_api",
+        "after_answer",
+        note="JetStream AFTER, work queue, explicit ack.",
+    ),
 )

@@ -6,7 +6,7 @@ from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.identifiers import new_request_id
-from baton_contracts.records import ConversationRecord, StoredMessage, UsageRecord
+from baton_contracts.records import ConversationRecord, ResponseRecord, StoredMessage, UsageRecord
 
 ACME = Tenant(tenant_id="acme", team="research", key_id="key_acme")
 RIVAL = Tenant(tenant_id="rival", team="default", key_id="key_rival")
@@ -45,11 +45,37 @@ def conversation_record(**changes: object) -> ConversationRecord:
     return record.model_copy(update=changes)
 
 
-def subject_of(record: UsageRecord | ConversationRecord) -> str:
-    kind = "usage" if isinstance(record, UsageRecord) else "conversation"
+def response_record(number: int = 0, previous: int | None = None, **changes: object) -> ResponseRecord:
+    """The `number`-th of a chain."""
+    request_id = f"{number + 1:032x}"
+    record = ResponseRecord(
+        request_id=request_id,
+        run_id="0a1b2c3d",
+        response_id=response_id(number),
+        previous_response_id=None if previous is None else response_id(previous),
+        tenant=ACME,
+        model="smollm2-135m",
+        status="completed",
+        input=f'[{{"id":"msg_i{number}"}}]',
+        output=f'[{{"id":"msg_o{number}"}}]',
+        body='{"object":"response"}',
+        created_at=1000.0 + number,
+    )
+    return record.model_copy(update=changes)
+
+
+def response_id(number: int) -> str:
+    return f"resp_{number + 1:032x}0a1b2c3d"
+
+
+AnyRecord = UsageRecord | ConversationRecord | ResponseRecord
+
+
+def subject_of(record: AnyRecord) -> str:
+    kind = "usage" if isinstance(record, UsageRecord) else record.kind
     return subjects.after(kind, record.request_id)
 
 
-def message_id_of(record: UsageRecord | ConversationRecord) -> str:
-    last = record.attempt if isinstance(record, UsageRecord) else "conversation"
+def message_id_of(record: AnyRecord) -> str:
+    last = record.attempt if isinstance(record, UsageRecord) else record.kind
     return f"{record.request_id}-{record.run_id}-{last}"

@@ -18,6 +18,7 @@ from baton_after_answer.consumer import Consumer
 from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.pull import PullInbox
 from baton_after_answer.queue_setup import CONSUMER, ensure_queue
+from baton_after_answer.retention import forget_old
 from baton_after_answer.settings import Settings
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
@@ -61,7 +62,7 @@ def wire(settings: Settings) -> Wire:
             ensure_queue=make_queue,
             retry_seconds=settings.after_retry_seconds,
         )
-        desk = BooksDesk(books, barrier=barrier.wait, in_thread=in_thread)
+        desk = BooksDesk(books, barrier=barrier.wait, in_thread=in_thread, clock=node.clock)
         node.add(
             Responder(
                 node,
@@ -73,6 +74,15 @@ def wire(settings: Settings) -> Wire:
         )
         await inbox.start()
         node.supervise("the AFTER queue", consumer.run)
+        node.supervise(
+            "old responses",
+            lambda: forget_old(
+                lambda before: in_thread(books.forget_responses, before),
+                days=settings.responses_days,
+                clock=node.clock,
+                sleep=asyncio.sleep,
+            ),
+        )
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from baton_after_answer.books import Books, BooksAway
+from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorBody
 from baton_contracts.queries import BooksQuery, BooksReply
@@ -19,19 +20,20 @@ class BooksDesk:
     """`barrier` returns when everything stored before is committed; `in_thread` runs what blocks."""
 
     def __init__(
-        self, books: Books, *, barrier: Callable[[], Awaitable[None]], in_thread: InDatabaseThread
+        self,
+        books: Books,
+        *,
+        barrier: Callable[[], Awaitable[None]],
+        in_thread: InDatabaseThread,
+        clock: Clock,
     ) -> None:
         self._books = books
+        self._clock = clock
         self._barrier = barrier
         self._in_thread = in_thread
 
     async def answer(self, _request_id: str, query: BooksQuery) -> BooksReply:
-        if query.kind == "conversation" and not query.conversation_id:
-            raise RequestFailed.because(
-                "missing_required_parameter",
-                "A question for a conversation needs its conversation_id.",
-                param="conversation_id",
-            )
+        _require_id(query)
         await self._barrier()
         try:
             return await self._in_thread(lambda: self._look_up(query))
@@ -42,6 +44,25 @@ class BooksDesk:
             ) from None
 
     def _look_up(self, query: BooksQuery) -> BooksReply:
-        if query.kind == "conversation":
-            return BooksReply(turns=self._books.conversation(query.tenant_id, query.conversation_id or ""))
-        return BooksReply(usage=self._books.usage(query.tenant_id, query.request_id))
+        books, tenant_id, response_id = self._books, query.tenant_id, query.response_id or ""
+        match query.kind:
+            case "conversation":
+                return BooksReply(turns=books.conversation(tenant_id, query.conversation_id or ""))
+            case "usage":
+                return BooksReply(usage=books.usage(tenant_id, query.request_id))
+            case "response":
+                return BooksReply(responses=books.response(tenant_id, response_id))
+            case "response_chain":
+                return BooksReply(responses=books.response_chain(tenant_id, response_id))
+            case "delete_response":
+                found = books.delete_response(tenant_id, response_id, self._clock.wall())
+                return BooksReply(responses=found)
+
+
+def _require_id(query: BooksQuery) -> None:
+    if query.kind == "usage":
+        return
+    param = "conversation_id" if query.kind == "conversation" else "response_id"
+    if not getattr(query, param):
+        text = f"A question of kind {query.kind} needs its {param}."
+        raise RequestFailed.because("missing_required_parameter", text, param=param)

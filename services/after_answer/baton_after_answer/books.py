@@ -5,24 +5,38 @@ Owns the statements. Knows nothing of NATS. Each row has a natural key, so writi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import Engine, RowMapping, Select, Table, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    RowMapping,
+    Select,
+    Table,
+    delete,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.sql.dml import Insert
 
 from baton_after_answer.records import Row
-from baton_after_answer.schema import ledger, rejected, turns
+from baton_after_answer.schema import ledger, rejected, responses, turns
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.prompt import ToolCall
-from baton_contracts.queries import StoredTurn
+from baton_contracts.queries import StoredResponse, StoredTurn
 from baton_contracts.records import StoredMessage, UsageRecord
 
 MAX_USAGE_ROWS = 500
 MAX_TURNS = 500
+MAX_CHAIN = 64
+"""Responses of one page of a chain."""
 MAX_CONVERSATION_CHARACTERS = 200_000
 """A reply is one message of the bus, 1 MiB at most: the newest turns that fit are the answer."""
 
@@ -41,6 +55,7 @@ class Entry:
 
     ledger: list[Row] = field(default_factory=list[Row])
     turns: list[Row] = field(default_factory=list[Row])
+    responses: list[Row] = field(default_factory=list[Row])
     rejected: list[Row] = field(default_factory=list[Row])
 
 
@@ -74,6 +89,39 @@ def usage_statement(tenant_id: str, request_id: str | None) -> Select[tuple[obje
     return statement.order_by(ledger.c.ended_at.desc()).limit(MAX_USAGE_ROWS)
 
 
+def response_statement(tenant_id: str, response_id: str) -> Select[tuple[object, ...]]:
+    return select(responses).where(*_is_response(tenant_id, response_id))
+
+
+def chain_statement(tenant_id: str, response_id: str) -> Select[tuple[object, ...]]:
+    """A response and those before it, each found by its key."""
+    columns = (
+        responses.c.response_id,
+        responses.c.previous_response_id,
+        responses.c.status,
+        responses.c.input,
+        responses.c.output,
+    )
+    newest = select(*columns, literal(0).label("depth")).where(*_is_response(tenant_id, response_id))
+    chain = newest.cte("chain", recursive=True)
+    earlier = select(*columns, chain.c.depth + 1).where(
+        responses.c.tenant_id == tenant_id,
+        responses.c.response_id == chain.c.previous_response_id,
+        responses.c.deleted_at.is_(None),
+        chain.c.depth + 1 < MAX_CHAIN,
+    )
+    chain = chain.union_all(earlier)
+    return select(chain).order_by(chain.c.depth)
+
+
+def _is_response(tenant_id: str, response_id: str) -> tuple[ColumnElement[bool], ...]:
+    return (
+        responses.c.tenant_id == tenant_id,
+        responses.c.response_id == response_id,
+        responses.c.deleted_at.is_(None),
+    )
+
+
 class Books:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -83,13 +131,19 @@ class Books:
         batches: tuple[tuple[Table, Sequence[Row]], ...] = (
             (ledger, entry.ledger),
             (turns, entry.turns),
+            (responses, entry.responses),
             (rejected, entry.rejected),
         )
+        with self._writing() as connection:
+            for table, rows in batches:
+                if rows:
+                    connection.execute(insert_once(self._engine.dialect.name, table), rows)
+
+    @contextmanager
+    def _writing(self) -> Generator[Connection, None, None]:
         try:
             with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-                for table, rows in batches:
-                    if rows:
-                        connection.execute(insert_once(self._engine.dialect.name, table), rows)
+                yield connection
         except (OperationalError, InterfaceError) as error:
             raise BooksAway(_cause(error)) from None
         except DBAPIError as error:
@@ -110,6 +164,37 @@ class Books:
     def usage(self, tenant_id: str, request_id: str | None) -> tuple[UsageRecord, ...]:
         """The rows of one request by attempt, or the tenant's newest ones."""
         return tuple(_usage_record(row) for row in self._rows(usage_statement(tenant_id, request_id)))
+
+    def response(self, tenant_id: str, response_id: str) -> tuple[StoredResponse, ...]:
+        found = self._rows(response_statement(tenant_id, response_id))
+        return tuple(_stored_response(row, body=row["body"]) for row in found)
+
+    def response_chain(self, tenant_id: str, response_id: str) -> tuple[StoredResponse, ...]:
+        """Newest first, as many as fit into one answer and at least one. It ends before one that is gone."""
+        found: list[StoredResponse] = []
+        room = MAX_CONVERSATION_CHARACTERS
+        for row in self._rows(chain_statement(tenant_id, response_id)):
+            room -= len(row["input"]) + len(row["output"])
+            if room < 0 and found:
+                break
+            found.append(_stored_response(row))
+        return tuple(found)
+
+    def delete_response(self, tenant_id: str, response_id: str, now: float) -> tuple[StoredResponse, ...]:
+        """What it was. Its row stays, with nothing in it."""
+        found = self.response(tenant_id, response_id)
+        blank = {"input": "[]", "output": "[]", "body": "{}", "deleted_at": now}
+        if found:
+            with self._writing() as connection:
+                connection.execute(
+                    update(responses).where(*_is_response(tenant_id, response_id)).values(blank)
+                )
+        return found
+
+    def forget_responses(self, before: float) -> int:
+        """Those made before this time go, row and key. Returns how many."""
+        with self._writing() as connection:
+            return connection.execute(delete(responses).where(responses.c.created_at < before)).rowcount
 
     def _rows(self, statement: Select[tuple[object, ...]]) -> Sequence[RowMapping]:
         try:
@@ -140,6 +225,17 @@ def _stored_turn(row: RowMapping) -> StoredTurn:
         tool_calls=tuple(ToolCall(**call) for call in row["tool_calls"] or ()),
         cut_short=row["cut_short"],
         created_at=row["created_at"],
+    )
+
+
+def _stored_response(row: RowMapping, body: str = "") -> StoredResponse:
+    return StoredResponse(
+        response_id=row["response_id"],
+        previous_response_id=row["previous_response_id"],
+        status=row["status"],
+        input=row["input"],
+        output=row["output"],
+        body=body,
     )
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from baton_after_answer.books import BooksAway, Entry, RowRefused
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_after_answer.receipts import span_batches
-from baton_after_answer.records import Record, ledger_row, parse_record, rejected_row, turn_row
+from baton_after_answer.records import Record, ledger_row, parse_record, rejected_row, response_row, turn_row
 from baton_common.clock import Clock
 from baton_common.errors import BusError
 from baton_contracts.base import MalformedMessage
-from baton_contracts.records import UsageRecord
+from baton_contracts.records import ResponseRecord, UsageRecord
 from baton_contracts.spans import SpanBatch
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,8 @@ class Consumer:
                 entry.rejected.append(rejected_row(delivery.subject, delivery.payload, item.problem, now))
             elif isinstance(item.record, UsageRecord):
                 entry.ledger.append(ledger_row(item.record, now))
+            elif isinstance(item.record, ResponseRecord):
+                entry.responses.append(response_row(item.record, now))
             else:
                 entry.turns.append(turn_row(item.record, now))
         return entry

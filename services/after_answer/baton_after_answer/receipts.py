@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable
 
 from baton_after_answer.records import Record
-from baton_contracts.records import UsageRecord
+from baton_contracts.records import ResponseRecord, UsageRecord
 from baton_contracts.spans import AttributeValue, Span, SpanBatch
 
 _STOP = 10
@@ -32,7 +32,7 @@ def span_batches(
 def _spans(
     record: Record, instance: str, stored_at: float, taken_at: float, committed_at: float
 ) -> tuple[Span, Span]:
-    name = "ledger" if isinstance(record, UsageRecord) else "conversation"
+    name = "ledger" if isinstance(record, UsageRecord) else record.kind
     stored_at = min(stored_at, taken_at)
     own_id = _span_id(record, name)
     written = Span(
@@ -68,6 +68,8 @@ def _attributes(record: Record) -> dict[str, AttributeValue]:
             "cached_tokens": record.usage.cached_tokens,
             "completion_tokens": record.usage.completion_tokens,
         }
+    if isinstance(record, ResponseRecord):
+        return {"status": record.status, "continues": record.previous_response_id is not None}
     return {"cut_short": record.cut_short, "messages": len(record.asked)}
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 from baton_contracts.base import MalformedMessage
 from baton_contracts.prompt import ToolCall
-from baton_contracts.records import ConversationRecord, StoredMessage, UsageRecord
+from baton_contracts.records import ConversationRecord, ResponseRecord, StoredMessage, UsageRecord
 from baton_contracts.subjects import request_id_of
 
-Record = UsageRecord | ConversationRecord
+Record = UsageRecord | ConversationRecord | ResponseRecord
 Row = dict[str, Any]
 
-_KINDS: dict[str, type[UsageRecord] | type[ConversationRecord]] = {
+_KINDS: dict[str, type[Record]] = {
     "usage": UsageRecord,
-    "conversation": ConversationRecord,
+    ConversationRecord.kind: ConversationRecord,
+    ResponseRecord.kind: ResponseRecord,
 }
 
 
@@ -73,6 +74,26 @@ def turn_row(record: ConversationRecord, written_at: float) -> Row:
         "tool_calls": _stored_calls(record.tool_calls) or None,
         "cut_short": record.cut_short,
         "finish_reason": record.finish_reason,
+        "created_at": record.created_at,
+        "written_at": written_at,
+    }
+
+
+def response_row(record: ResponseRecord, written_at: float) -> Row:
+    """Its JSON needs no `_storable`: there a NUL is written as an escape."""
+    return {
+        "tenant_id": record.tenant.tenant_id,
+        "response_id": record.response_id,
+        "previous_response_id": record.previous_response_id,
+        "request_id": record.request_id,
+        "run_id": record.run_id,
+        "team": record.tenant.team,
+        "key_id": record.tenant.key_id,
+        "model": record.model,
+        "status": record.status,
+        "input": record.input,
+        "output": record.output,
+        "body": record.body,
         "created_at": record.created_at,
         "written_at": written_at,
     }

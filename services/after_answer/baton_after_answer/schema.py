@@ -70,6 +70,29 @@ turns = Table(
 """One row for each exchange of a conversation: what was new in the request, and the answer, with its
 tool calls (NULL where it has none)."""
 
+responses = Table(
+    "responses",
+    metadata,
+    Column("tenant_id", String(128), primary_key=True),
+    Column("response_id", String(64), primary_key=True),
+    Column("previous_response_id", String(64)),
+    Column("request_id", String(32), nullable=False),
+    Column("run_id", String(8), nullable=False),
+    Column("team", String(128), nullable=False),
+    Column("key_id", String(128), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("input", Text, nullable=False),
+    Column("output", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("written_at", Double, nullable=False),
+    Column("deleted_at", Double),
+    Index("responses_by_time", "created_at"),
+)
+"""One row for each stored response; JSON as text, which only the edge reads. A deleted one has none left, but
+keeps its key: the record may be delivered once more."""
+
 rejected = Table(
     "rejected",
     metadata,

@@ -20,6 +20,8 @@ class Settings(ServiceSettings):
     """Records wait this long for another try when the database is away."""
     books_barrier_seconds: float = Field(default=1.0, gt=0)
     """How long a question waits for the records that were stored before it."""
+    responses_days: float = Field(default=30.0, gt=0)
+    """So long responses are kept."""
 
     def resolved_database_url(self) -> URL:
         """With psycopg 3 for PostgreSQL, whatever driver the URL leaves open."""

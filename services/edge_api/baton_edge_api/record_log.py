@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from baton_common.bus import Bus
 from baton_common.errors import BusError
 from baton_contracts import subjects
-from baton_contracts.records import AfterRecord, UsageRecord
+from baton_contracts.records import AfterRecord, ResponseRecord, UsageRecord
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,9 @@ class RecordLog:
     async def _store(self, record: AfterRecord) -> None:
         subject = subjects.after(record.kind, record.request_id)
         message_id = f"{record.request_id}-{record.run_id}-{record.kind}"
-        await self._until_stored(subject, message_id, self._fitting(record))
+        payload = self._fitting(record)
+        if payload:
+            await self._until_stored(subject, message_id, payload)
 
     async def _until_stored(self, subject: str, message_id: str, payload: bytes) -> None:
         while True:
@@ -74,10 +76,12 @@ class RecordLog:
     def _fitting(self, record: AfterRecord) -> bytes:
         """What is too large for the bus would never be stored: its answer is cut, and marked so."""
         payload = record.encode()
-        while len(payload) > self._max_bytes and record.answer:
-            half = record.answer[: len(record.answer) // 2]
-            record = record.model_copy(update={"answer": half, "cut_short": True})
-            payload = record.encode()
+        while len(payload) > self._max_bytes:
+            shorter = _shorter(record)
+            if shorter is None:
+                log.error("%s of %s dropped: too large", record.kind, record.request_id)
+                return b""
+            record, payload = shorter, shorter.encode()
         return payload
 
     async def flush(self, seconds: float) -> None:
@@ -90,3 +94,14 @@ class RecordLog:
             for task in late:
                 task.cancel()
             await asyncio.wait(late)
+
+
+def _shorter(record: AfterRecord) -> AfterRecord | None:
+    if isinstance(record, ResponseRecord):
+        if record.output == "[]":
+            return None
+        return record.model_copy(update={"output": "[]", "status": "incomplete"})
+    if not record.answer:
+        return None
+    half = record.answer[: len(record.answer) // 2]
+    return record.model_copy(update={"answer": half, "cut_short": True})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from baton_common.actor import Actor
 from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
@@ -85,6 +87,8 @@ class PromptBuilder:
             budget = settings.context_tokens - min(answer_tokens, settings.context_tokens // 2)
             num_extra = sum(len(part.text) for part in document_parts(passages)) if passages else 0
             num_extra += sum(tool.num_characters for tool in offered_tools(handoff.chat))
+            if not handoff.chat.trim_history:
+                budget = sys.maxsize
             trimmed = trim(messages, budget, settings.characters_per_token, num_extra)
             prompt = with_tools(build_prompt(trimmed.messages, passages), handoff.chat)
             span.set(

@@ -24,11 +24,11 @@ from baton_after_answer.books import (
     usage_statement,
 )
 from baton_after_answer.database import migrate, open_engine
-from baton_after_answer.records import ledger_row, rejected_row, turn_row
+from baton_after_answer.records import ledger_row, rejected_row, response_row, turn_row
 from baton_after_answer.schema import ledger, metadata, turns
 from baton_contracts.prompt import ToolCall
 from baton_contracts.records import StoredMessage
-from tests.support.after_records import ACME, RIVAL, conversation_record, usage_record
+from tests.support.after_records import ACME, RIVAL, conversation_record, response_record, usage_record
 
 RID = "ab" * 16
 
@@ -71,12 +71,14 @@ def test_the_same_records_twice_are_one_row_each(engine: Engine) -> None:
     entry = Entry(
         ledger=[ledger_row(usage_record(request_id=RID), 1.0)],
         turns=[turn_row(conversation_record(request_id=RID), 1.0)],
+        responses=[response_row(response_record(), 1.0)],
         rejected=[rejected_row("s", b"junk", "why", 1.0)],
     )
     books.write(entry)
     books.write(entry)
-    books.write(Entry(ledger=entry.ledger * 2, turns=entry.turns * 2, rejected=entry.rejected * 2))
-    assert [count(engine, table) for table in metadata.sorted_tables] == [1, 1, 1]
+    twice = Entry(entry.ledger * 2, entry.turns * 2, entry.responses * 2, entry.rejected * 2)
+    books.write(twice)
+    assert [count(engine, table) for table in metadata.sorted_tables] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("order", [(True, False), (False, True), (True, True, False, True)])

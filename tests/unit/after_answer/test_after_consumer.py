@@ -13,6 +13,7 @@ from baton_after_answer.books import BooksAway, Entry, RowRefused
 from baton_after_answer.consumer import Consumer
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_common.bus import BusMessage
+from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
 from baton_common.memory_bus import MemoryBus
 from baton_contracts.queries import BooksQuery, BooksReply
@@ -214,7 +215,7 @@ async def _no_barrier() -> None:
 
 
 async def test_a_question_without_a_conversation_is_told_so() -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread)  # type: ignore[arg-type]
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme"))
     assert (caught.value.error.code, caught.value.error.param) == (
@@ -224,7 +225,15 @@ async def test_a_question_without_a_conversation_is_told_so() -> None:
 
 
 async def test_a_question_while_the_database_is_away_is_a_503_with_a_time() -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread)  # type: ignore[arg-type]
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme", conversation_id="c"))
     assert (caught.value.error.status, caught.value.error.retry_after_seconds) == (503, 2)
+
+
+@pytest.mark.parametrize("kind", ["response", "response_chain", "delete_response"])
+async def test_a_question_without_a_response_is_told_so(kind: str) -> None:
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed) as caught:
+        await desk.answer("0" * 32, BooksQuery.model_validate({"kind": kind, "tenant_id": "acme"}))
+    assert caught.value.error.param == "response_id"

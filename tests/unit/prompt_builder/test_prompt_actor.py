@@ -251,6 +251,17 @@ async def test_a_conversation_that_is_too_long_loses_its_oldest_turns(tmp_path: 
         texts = [message.text[0] for message in handoff.prompt.messages]
         assert texts == ["Y", "2", "2", "3", "3", "l"]
         assert (await stage.span(handoff, "assemble")).attributes["trimmed_turns"] == 1
+        whole = await stage.ask(*turns, "last?", retrieval="off", trim_history=False)
+        assert [message.text[0] for message in whole.prompt.messages] == [
+            "Y",
+            "1",
+            "1",
+            "2",
+            "2",
+            "3",
+            "3",
+            "l",
+        ]
 
 
 async def test_a_prompt_that_does_not_fit_into_a_message_is_413(tmp_path: Path) -> None:
