@@ -54,6 +54,11 @@ class GatewayHandoff(Handoff):
     vault: str | None = Field(
         default=None, description="Masked values, encrypted; opened by output guardrails only."
     )
+    plain: bool = Field(
+        default=False,
+        description="From the edge itself, in plain gateway mode: no guard is opened, and the frames go "
+        "straight to `reply.EDGE.RID`. Only other servers and the cache answer.",
+    )
 
 
 class GuardOutHandoff(Handoff):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 from baton_common.actor import Actor
 from baton_common.bus import Bus
-from baton_common.catalog import load_catalog
+from baton_common.catalog import Catalog, CatalogError, catalog_of, catalog_or_exit
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_common.intake import InboxLimits
 from baton_common.node import Node
+from baton_common.routes import Target
 from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_contracts import subjects
@@ -21,10 +24,12 @@ from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
 from baton_llm_gateway.actor import CachePolicy, Gateway
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.model_choice import ModelChooser
-from baton_llm_gateway.relay import RelayLimits
+from baton_llm_gateway.providers.connections import Connections, addresses
+from baton_llm_gateway.relay import Providers, RelayLimits
 from baton_llm_gateway.response_cache import ResponseCache
 from baton_llm_gateway.served_models import ServedModels
 from baton_llm_gateway.settings import Settings
+from baton_llm_gateway.target_health import TargetHealth
 
 FLUSH_SECONDS = 10.0
 
@@ -36,10 +41,10 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     inbox = FrameInbox(bus, subjects.frames_of_gateway(node.instance))
     outbox = FrameOutbox(bus, node.instance)
     books = Books(bus)
+    catalog = catalog_of(settings.home)
+    connections = Connections(addresses(all_targets(catalog), os.environ))
     gateway = Gateway(
-        chooser=ModelChooser(
-            load_catalog(), served.ready, served.ever_seen, settings.long_question_characters
-        ),
+        chooser=ModelChooser(catalog, served.ready, served.ever_seen, settings.long_question_characters),
         cache=ResponseCache(
             node.clock,
             max_bytes=int(settings.cache_max_mb * 1024 * 1024),
@@ -50,9 +55,11 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
         outbox=outbox,
         books=books,
         limits=RelayLimits(settings.max_attempts, settings.stall_seconds),
+        providers=Providers(connections, TargetHealth(node.clock), outbox),
     )
     await inbox.start()
     await outbox.start()
+    await connections.start()
     node.add(
         Actor(
             node,
@@ -67,13 +74,29 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 1.2)
     yield
     await books.flush(FLUSH_SECONDS)
+    await connections.stop()
     await inbox.stop()
     await outbox.stop()
     await heartbeats.unsubscribe()
 
 
+def all_targets(catalog: Catalog) -> Iterator[Target]:
+    for route in catalog.routes.values():
+        yield from route.targets
+
+
+def check_keys(settings: Settings) -> None:
+    """Exits with a sentence for a catalog, or a key that it names, that can't be used."""
+    try:
+        addresses(all_targets(catalog_or_exit(settings.home)), os.environ)
+    except CatalogError as error:
+        sys.stderr.write(f"{settings.home / 'catalog.toml'}: {error}\n")
+        raise SystemExit(2) from None
+
+
 def main() -> None:
     settings = load_settings(Settings)
+    check_keys(settings)
     run_service("llm_gateway", settings, lambda node, bus: wire(settings, node, bus))
 
 

@@ -15,8 +15,9 @@ from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.cached_answer import cache_hit_record, send_cached
 from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.itinerary import Itinerary
 from baton_llm_gateway.model_choice import Choice, ModelChooser
-from baton_llm_gateway.relay import LEDGER_SECONDS, Relay, RelayLimits
+from baton_llm_gateway.relay import LEDGER_SECONDS, Providers, Relay, RelayLimits
 from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached
 
 
@@ -35,6 +36,7 @@ class Gateway:
     outbox: FrameOutbox
     books: Books
     limits: RelayLimits
+    providers: Providers
 
     async def handle(self, ctx: RequestContext, handoff: GatewayHandoff) -> None:
         """Raises RequestFailed for an unknown model, and when the guard can't be opened or is lost."""
@@ -45,11 +47,22 @@ class Gateway:
         ctx.attributes["cache"] = "hit" if hit else "miss" if key else "off"
         cancellation = Cancellation()
         ctx.on_cancel = cancellation.note  # from here on a guard may be open, which must be told
-        guard = await self._open_guard(ctx, handoff)
+        guard = None if handoff.plain else await self._open_guard(ctx, handoff)
         if hit:
             await self._answer_from_cache(ctx, handoff, choice, guard, hit)
             return
-        relay = Relay(ctx, handoff, choice, cancellation, guard, self.inbox, self.books, self.limits)
+        relay = Relay(
+            ctx,
+            handoff,
+            choice,
+            cancellation,
+            guard,
+            self._itinerary(choice, without_replicas=handoff.plain),
+            self.inbox,
+            self.books,
+            self.limits,
+            self.providers,
+        )
         last = await relay.run()
         _describe(ctx, last)
         if key and last.outcome == "finished" and last.model == choice.model:
@@ -57,6 +70,18 @@ class Gateway:
         await relay.see_stored()
         if error := relay.error_past_the_guard(last):
             raise RequestFailed(error)
+
+    def _itinerary(self, choice: Choice, *, without_replicas: bool) -> Itinerary:
+        catalog = self.chooser.catalog
+        others = (choice.other,) if choice.other else ()
+        models = tuple(dict.fromkeys((choice.model, *others, *catalog.route(choice.model).fallbacks)))
+        return Itinerary(
+            catalog,
+            self.providers.health,
+            models,
+            max_attempts=self.limits.max_attempts,
+            without_replicas=without_replicas,
+        )
 
     def _cache_key(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> str | None:
         """None: this request neither reads the cache nor writes it."""
@@ -88,7 +113,12 @@ class Gateway:
         return ack.instance
 
     async def _answer_from_cache(
-        self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice, guard: str, hit: CachedAnswer
+        self,
+        ctx: RequestContext,
+        handoff: GatewayHandoff,
+        choice: Choice,
+        guard: str | None,
+        hit: CachedAnswer,
     ) -> None:
         started_at = ctx.node.clock.wall()
         with ctx.spans.span("replay", characters=len(hit.text)):

@@ -32,6 +32,10 @@ class Attempt:
     outcome: Outcome | None = None
     finish_reason: FinishReason | None = None
     error: ErrorBody | None = None
+    num_pieces: int = 0
+    """What another server sent, which names no token ids: about one token each."""
+    elsewhere: bool = False
+    """It failed for a reason of the place: another one may be tried at once."""
     confirmed: bool = False
     """The engine itself said the last word, so everybody who listens knows that it is over."""
 
@@ -41,7 +45,7 @@ class Attempt:
 
     @property
     def has_content(self) -> bool:
-        return bool(self.token_ids or self.pieces)
+        return bool(self.token_ids or self.pieces or self.num_pieces)
 
     @property
     def text(self) -> str:
@@ -82,7 +86,7 @@ class Attempt:
             tenant=envelope.tenant,
             model=self.model,
             replica=self.replica or "",
-            usage=self.usage or Usage(completion_tokens=len(self.token_ids)),
+            usage=self.usage or Usage(completion_tokens=len(self.token_ids) or self.num_pieces),
             outcome=self.outcome,
             finish_reason=self.finish_reason,
             error_code=self.error.code if self.error else None,

@@ -21,11 +21,16 @@ async def send_cached(
     answer: CachedAnswer,
     *,
     model: str,
-    guard: str,
+    guard: str | None,
     citations: tuple[str, ...],
 ) -> None:
     request_id, gateway = ctx.request_id, ctx.node.instance
-    stream = outbox.open(subjects.frames(gateway, guard, request_id), request_id, ctx.envelope.attempt)
+    way = (
+        subjects.frames(gateway, guard, request_id)
+        if guard
+        else subjects.reply(ctx.envelope.edge, request_id)
+    )
+    stream = outbox.open(way, request_id, ctx.envelope.attempt)
     await stream.send(
         Prologue(
             request_id=request_id,
@@ -34,7 +39,7 @@ async def send_cached(
             model=model,
             replica="cache",
             gateway=gateway,
-            guard=guard,
+            guard=guard or gateway,
             cache="exact",
             citations=citations,
         )

@@ -15,19 +15,23 @@ class Cancellation:
         self.cancel: Cancel | None = None
         self.wake: Callable[[], None] | None = None
         """Called when it is set; the owner of the wait puts it here."""
+        self.holds_blocks = True
+        """False while no engine of ours works on it: then there is nothing to free, and we can say so."""
         self._set = asyncio.Event()
 
     @property
     def is_set(self) -> bool:
         return self.cancel is not None
 
-    async def note(self, cancel: Cancel) -> None:
-        if cancel.attempt is not None or self.cancel is not None:
-            return
-        self.cancel = cancel
-        self._set.set()
-        if self.wake:
-            self.wake()
+    async def note(self, cancel: Cancel) -> int | None:
+        """The KV blocks freed by it: none, or not known here."""
+        freed = None if self.holds_blocks else 0
+        if cancel.attempt is None and self.cancel is None:
+            self.cancel = cancel
+            self._set.set()
+            if self.wake:
+                self.wake()
+        return freed
 
     async def within(self, seconds: float) -> bool:
         """True as soon as it is set, False if it is not set within `seconds`."""

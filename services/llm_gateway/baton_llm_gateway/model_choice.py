@@ -55,7 +55,7 @@ class ModelChooser:
         """Raises RequestFailed (model_not_found) for a name that stands for nothing."""
         alias = self.catalog.aliases.get(name)
         if alias is None:
-            if name in self.catalog.models or self.was_seen(name):
+            if name in self.catalog.routes or self.was_seen(name):
                 return Choice(name, "named", "the client named this model")
             message = f"The model {name!r} does not exist. GET /v1/models lists those that do."
             raise RequestFailed.because("model_not_found", message, stop="llm_gateway", param="model")
@@ -67,14 +67,17 @@ class ModelChooser:
         found = _what_is_beside(prompt) or self._why_large(alias, prompt)
         rule, reason = found or ("easy", "a short question without documents")
         model, other = (large, alias.small) if found else (alias.small, large)
-        if not self.is_ready(model) and self.is_ready(other):
+        if not self._answers(model) and self._answers(other):
             return Choice(other, f"{rule}_fallback", f"{reason}; {model} has no ready replica", model)
         return Choice(model, rule, reason, other)
 
+    def _answers(self, model: str) -> bool:
+        return self.is_ready(model) or not self.catalog.route(model).needs_replica
+
     def _why_large(self, alias: Alias, prompt: Prompt) -> tuple[str, str] | None:
-        room = self.catalog.models[alias.small].context_length * CHARACTERS_A_TOKEN
+        length = self.catalog.context_length(alias.small)
         size = prompt.num_characters
-        if size > room:
+        if length and size > length * CHARACTERS_A_TOKEN:
             return "long_prompt", f"the prompt's {size} characters may not fit {alias.small}"
         question = _question(prompt)
         if len(question) > self.long_question_characters:

@@ -13,17 +13,21 @@ from dataclasses import dataclass
 from baton_common.context import RequestContext
 from baton_common.errors import BusError, RequestFailed
 from baton_common.frame_inbox import FrameInbox
+from baton_common.frame_sender import FrameOutbox
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_contracts.frames import Cancel, Error, encode_frame
+from baton_contracts.frames import Cancel, Error, Prologue, encode_frame
 from baton_contracts.handoffs import EngineWork, GatewayHandoff, RouteHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.itinerary import Itinerary, Leg
 from baton_llm_gateway.listening import CANCELLED, Listener, replica_lost
 from baton_llm_gateway.model_choice import Choice
-from baton_llm_gateway.retry_policy import after_failure, backoff_seconds
+from baton_llm_gateway.providers.call import ProviderCall
+from baton_llm_gateway.providers.connections import Connections
+from baton_llm_gateway.target_health import TargetHealth
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +45,18 @@ class RelayLimits:
     stall_seconds: float
 
 
+@dataclass(frozen=True)
+class Providers:
+    """What this process has for calls to other servers."""
+
+    connections: Connections
+    health: TargetHealth
+    outbox: FrameOutbox
+
+
 class Relay:
-    """Owned by the actor's task; `guard` is open and `queue` listens before the first attempt."""
+    """Owned by the actor's task; `guard` is open and `queue` listens before the first attempt. Without a
+    guard the frames go straight to the edge: those of other servers only."""
 
     def __init__(
         self,
@@ -50,15 +64,25 @@ class Relay:
         handoff: GatewayHandoff,
         choice: Choice,
         cancellation: Cancellation,
-        guard: str,
+        guard: str | None,
+        itinerary: Itinerary,
         inbox: FrameInbox,
         books: Books,
         limits: RelayLimits,
+        providers: Providers,
     ) -> None:
         self._ctx = ctx
         self._handoff = handoff
         self._choice = choice
-        self._guard = guard
+        self._guard = guard or ctx.node.instance
+        self._way_out = (
+            subjects.frames(ctx.node.instance, guard, ctx.request_id)
+            if guard
+            else subjects.reply(ctx.envelope.edge, ctx.request_id)
+        )
+        self._itinerary = itinerary
+        self._providers = providers
+        self._provider_call: ProviderCall | None = None
         self._queue = inbox.open(ctx.request_id)
         self._listener = Listener(
             self._queue,
@@ -79,7 +103,7 @@ class Relay:
     async def run(self) -> Attempt:
         """The attempt that ended it; the guard has been told."""
         unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
-        self._cancellation.wake = lambda: self._listener.note(CANCELLED)
+        self._cancellation.wake = self._on_given_up
         try:
             last = await self._attempts()
             if last.outcome == "cancelled" and not self._cancellation.is_set:
@@ -108,41 +132,41 @@ class Relay:
                 span.set(stored=len(self._stored) - len(pending))
 
     async def _attempts(self) -> Attempt:
-        choice, model = self._choice, self._choice.model
-        number, failures = self._ctx.envelope.attempt, 0
+        number = self._ctx.envelope.attempt
+        try:
+            leg = self._itinerary.begin()
+        except RequestFailed as failed:
+            attempt = Attempt(number, self._choice.model, self._ctx.node.clock.wall())
+            attempt.fail(failed.error)
+            return attempt
         original: ErrorBody | None = None
         while True:
-            attempt = await self._run_one(number, model)
+            attempt = await self._run_one(number, leg)
             if attempt.error is None:
                 return attempt
-            failures += 1
             original = original or attempt.error
-            verdict = after_failure(
-                attempt.error,
-                failures=failures,
-                max_attempts=self._limits.max_attempts,
-                has_content=attempt.has_content,
-                is_gone=self._cancellation.is_set or self._guard_lost,
-                has_other=choice.other is not None and model == choice.model,
-            )
-            if verdict == "give_up":
+            following = self._itinerary.after(attempt, leg, is_gone=self._is_given_up())
+            if following is None:
                 attempt.error = _final(attempt, original)
                 return attempt
-            if verdict == "other_model":
-                assert choice.other is not None
-                model = choice.other
-                self._ctx.attributes["route_reason"] = f"{choice.reason}; {choice.model}: {original.code}"
-            elif await self._cancellation.within(backoff_seconds(failures)):
+            if following.model != leg.model:
+                reason = f"{self._choice.reason}; {leg.model}: {attempt.error.code}"
+                self._ctx.attributes["route_reason"] = reason
+            leg = following
+            if leg.pause and await self._cancellation.within(leg.pause):
                 attempt.cancel()
                 return attempt
             number += 1
 
-    async def _run_one(self, number: int, model: str) -> Attempt:
+    async def _run_one(self, number: int, leg: Leg) -> Attempt:
         ctx = self._ctx
-        attempt = Attempt(number, model, ctx.node.clock.wall())
+        attempt = Attempt(number, leg.model, ctx.node.clock.wall())
         try:
-            with ctx.spans.span("attempt", attempt=number, model=model) as span:
-                await self._call(attempt)
+            with ctx.spans.span("attempt", attempt=number, model=leg.model) as span:
+                if leg.target.is_local:
+                    await self._call(attempt)
+                else:
+                    await self._call_provider(attempt, leg)
                 span.set(replica=attempt.replica or "none", outcome=attempt.outcome or "unknown")
                 if attempt.error:
                     span.set(error=attempt.error.code)
@@ -185,6 +209,57 @@ class Relay:
             self._failed_replicas.append(ack.instance)
             await self._tell_engine("superseded", attempt.number)
 
+    async def _call_provider(self, attempt: Attempt, leg: Leg) -> None:
+        if self._is_given_up():
+            attempt.cancel()
+            return
+        outbox, handoff, instance = self._providers.outbox, self._handoff, self._ctx.node.instance
+        stream = outbox.open(self._way_out, self._ctx.request_id, attempt.number)
+        prologue = Prologue(
+            request_id=self._ctx.request_id,
+            sender=instance,
+            seq=0,
+            model=attempt.model,
+            replica=leg.target.name,
+            gateway=instance,
+            guard=self._guard,
+            num_answers=handoff.chat.sampling.n,
+            citations=handoff.prompt.citations,
+        )
+        call = self._provider_call = ProviderCall(
+            self._providers.connections,
+            leg.target,
+            handoff.chat,
+            handoff.prompt,
+            attempt,
+            stream,
+            prologue,
+            self._is_given_up,
+        )
+        self._cancellation.holds_blocks = False
+        try:
+            await call.run()
+        except RequestFailed as failed:
+            attempt.fail(failed.error)
+        except asyncio.CancelledError:
+            attempt.fail(_too_late())
+            await self._close(attempt)
+            raise
+        finally:
+            self._provider_call = None
+            self._cancellation.holds_blocks = True
+            outbox.ended(stream)
+            self._providers.health.learn(leg.target, call.failure, answered=attempt.outcome == "finished")
+
+    def _is_given_up(self) -> bool:
+        return self._cancellation.is_set or self._guard_lost
+
+    def _on_given_up(self) -> None:
+        if self._provider_call:
+            self._provider_call.wake()
+        else:
+            self._listener.note(CANCELLED)
+
     def _route(self, envelope: Envelope, model: str) -> RouteHandoff:
         handoff, chat = self._handoff, self._handoff.chat
         return RouteHandoff(
@@ -206,8 +281,7 @@ class Relay:
         """The deadline passed, or this process ends: the engine stops, and its count is still wanted."""
         await self._tell_engine("deadline", attempt.number)
         await self._listener.last_word(attempt)
-        text = "The request was not answered before its deadline."
-        attempt.fail(ErrorBody(code="deadline_exceeded", message=text, stop="llm_gateway"))
+        attempt.fail(_too_late())
         await self._close(attempt)
 
     def _book(self, attempt: Attempt) -> None:
@@ -232,8 +306,7 @@ class Relay:
             error=last.error or CANCELLED,
             usage=last.usage,
         )
-        subject = subjects.frames(self._ctx.node.instance, self._guard, self._ctx.request_id)
-        await self._publish(subject, encode_frame(frame))
+        await self._publish(self._way_out, encode_frame(frame))
 
     async def _tell_engine(self, reason: str, attempt: int) -> None:
         cancel = Cancel(request_id=self._ctx.request_id, reason=reason, attempt=attempt)  # pyright: ignore[reportArgumentType]  # checked by pydantic
@@ -247,12 +320,19 @@ class Relay:
 
     def _on_guard_lost(self, instance: str) -> None:
         self._guard_lost = True
+        if self._provider_call:
+            self._provider_call.wake()
         self._listener.note(_guard_lost(instance))
 
 
 def _cache_salt(tenant_id: str, asked: str) -> str:
     """Tenants never share; within one, only those who name the same salt."""
     return f"{tenant_id}\0{asked}" if asked else tenant_id
+
+
+def _too_late() -> ErrorBody:
+    text = "The request was not answered before its deadline."
+    return ErrorBody(code="deadline_exceeded", message=text, stop="llm_gateway")
 
 
 def _guard_lost(instance: str) -> ErrorBody:
@@ -266,6 +346,6 @@ def _final(attempt: Attempt, original: ErrorBody) -> ErrorBody:
     if not attempt.has_content:
         return original
     code: ErrorCode = "stop_lost" if error.code == "stop_lost" else "upstream_error"
-    count = len(attempt.token_ids)
+    count = len(attempt.token_ids) or attempt.num_pieces
     text = f"The answer broke off after {count} tokens and can't go on: {error.message}"
     return ErrorBody(code=code, message=text, stop=error.stop)

@@ -1,0 +1,1 @@
+"""Other OpenAI-compatible servers: how they are asked, how answers are read, what failures mean."""

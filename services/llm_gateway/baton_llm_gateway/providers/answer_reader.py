@@ -1,0 +1,241 @@
+"""What a server answers, in the relay's words: chunks of a stream, or one whole object. Pure.
+
+Chunks that were read together become one piece an answer where that loses nothing: text after text, thinking
+before text, calls after both. Owns the count of what came, for a bill without the server's own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from baton_contracts.frames import FinishReason, RatedToken, TokenLogprob, ToolCallPiece, Usage
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Piece:
+    """What was added to one answer."""
+
+    index: int
+    texts: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
+    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+
+
+class NoAnswer(Exception):
+    """What came is no chat completion; the message says why, without its content."""
+
+
+class ProviderError(Exception):
+    """The server put an error into its stream."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(str(error.get("message") or "no reason given"))
+        self.error = error
+
+
+@dataclass
+class _Calls:
+    """Of one answer: ids and places as they were begun."""
+
+    open: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
+
+
+class AnswerReader:
+    """`take` chunks, then `pieces` for what they added; `num_tokens` counts what came of all answers."""
+
+    def __init__(self, num_answers: int) -> None:
+        self._num_answers = num_answers
+        self._pieces: list[Piece] = []
+        self._last: dict[int, Piece] = {}
+        self._calls: dict[int, _Calls] = {}
+        self._reasons: dict[int, FinishReason] = {}
+        self.num_tokens = 0
+        self.usage: Usage | None = None
+
+    @property
+    def reasons(self) -> tuple[FinishReason, ...] | None:
+        """One for each answer; None while one of them goes on."""
+        if len(self._reasons) < self._num_answers:
+            return None
+        return tuple(self._reasons[index] for index in range(self._num_answers))
+
+    def pieces(self) -> list[Piece]:
+        """What was taken since the last call, each to be one frame."""
+        pieces, self._pieces, self._last = self._pieces, [], {}
+        return pieces
+
+    def take(self, chunk: object) -> None:
+        """One chunk of a stream. Raises ProviderError, NoAnswer."""
+        if not isinstance(chunk, dict):
+            raise NoAnswer("a chunk is no JSON object")
+        chunk = cast(Json, chunk)
+        if error := chunk.get("error"):
+            raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
+        if usage := _usage(chunk.get("usage")):
+            self.usage = usage
+        for choice in _objects(chunk.get("choices")):
+            self._take_choice(choice, _object(choice.get("delta")), is_whole=False)
+
+    def take_whole(self, answer: object) -> None:
+        """The one object of an answer that is not streamed. Raises ProviderError, NoAnswer."""
+        if not isinstance(answer, dict):
+            raise NoAnswer("the answer is no JSON object")
+        answer = cast(Json, answer)
+        if error := answer.get("error"):
+            raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
+        choices = list(_objects(answer.get("choices")))
+        if not choices:
+            raise NoAnswer("the answer has no choices")
+        self.usage = _usage(answer.get("usage"))
+        for choice in choices:
+            self._take_choice(choice, _object(choice.get("message")), is_whole=True)
+
+    def _take_choice(self, choice: Json, delta: Json, *, is_whole: bool) -> None:
+        index = choice.get("index", 0)
+        if not isinstance(index, int) or not 0 <= index < self._num_answers:
+            return
+        text = _text(delta.get("content")) or _text(delta.get("refusal"))
+        reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
+        calls = list(self._call_pieces(index, delta.get("tool_calls"), is_whole=is_whole))
+        logprobs = [_rated(entry) for entry in _objects(_object(choice.get("logprobs")).get("content"))]
+        reason = choice.get("finish_reason")
+        if reason and index not in self._reasons:
+            calls += self._closed_calls(index)
+            self._reasons[index] = _REASONS.get(str(reason), "stop")
+        if text or reasoning or calls or logprobs:
+            self._add(index, text, reasoning, calls, logprobs)
+            self.num_tokens += len(logprobs) or (1 if text or reasoning or calls else 0)
+
+    def _add(
+        self,
+        index: int,
+        text: str,
+        reasoning: str,
+        calls: list[ToolCallPiece],
+        logprobs: list[TokenLogprob],
+    ) -> None:
+        piece = self._last.get(index)
+        if piece is None or (reasoning and (piece.texts or piece.calls)) or (text and piece.calls):
+            piece = Piece(index)
+            self._pieces.append(piece)
+            self._last[index] = piece
+        if text:
+            piece.texts.append(text)
+        if reasoning:
+            piece.reasoning.append(reasoning)
+        for call in calls:
+            begun = piece.calls.get(call.index)
+            piece.calls[call.index] = begun.then(call) if begun else call
+        piece.logprobs += logprobs
+
+    def _call_pieces(self, answer: int, raw: object, *, is_whole: bool) -> Iterator[ToolCallPiece]:
+        known = self._calls.setdefault(answer, _Calls()).open
+        for place, call in enumerate(_objects(raw)):
+            function = _object(call.get("function"))
+            index = call.get("index")
+            if not isinstance(index, int):
+                index = _place(known, call.get("id"), place)
+            arguments = _arguments(function.get("arguments"))
+            if index not in known:
+                call_id = str(call.get("id") or f"call_{secrets.token_hex(12)}")[:128]
+                name = str(function.get("name") or "")[:128]
+                yield from self._closed_calls(answer)
+                known[index] = piece = ToolCallPiece(
+                    index=len(known),
+                    call_id=call_id,
+                    name=name,
+                    arguments=arguments,
+                    is_whole=is_whole or None,
+                )
+                yield piece
+            elif arguments:
+                yield ToolCallPiece(index=known[index].index, arguments=arguments)
+
+    def _closed_calls(self, answer: int) -> Iterator[ToolCallPiece]:
+        """The last call begun is complete once the next one, or the end, comes."""
+        known = self._calls.get(answer)
+        if not known or not known.open:
+            return
+        key, last = next(reversed(known.open.items()))
+        if last.is_whole is None:
+            known.open[key] = last.model_copy(update={"is_whole": True})
+            yield ToolCallPiece(index=last.index, is_whole=True)
+
+
+def _place(known: dict[int, ToolCallPiece], call_id: object, place: int) -> int:
+    """For servers that number no calls: an id that is new begins one."""
+    if call_id:
+        found = next((index for index, begun in known.items() if begun.call_id == call_id), None)
+        return len(known) if found is None else found
+    return place
+
+
+def _object(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> Iterator[Json]:
+    if isinstance(value, list):
+        for each in cast(list[object], value):
+            if isinstance(each, dict):
+                yield cast(Json, each)
+
+
+def _text(value: object) -> str:
+    """Text as it is, or the text of a list of parts."""
+    if isinstance(value, str):
+        return value
+    return "".join(str(part.get("text") or "") for part in _objects(value))
+
+
+def _arguments(value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise NoAnswer("a call's arguments are no text")
+
+
+def _usage(value: object) -> Usage | None:
+    if not isinstance(value, dict):
+        return None
+    usage = cast(Json, value)
+    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    if not prompt and not completion:
+        return None
+    return Usage(
+        prompt_tokens=prompt,
+        cached_tokens=min(prompt, _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))),
+        completion_tokens=completion,
+        reasoning_tokens=_count(_object(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+    )
+
+
+def _count(value: object) -> int:
+    return max(0, int(value)) if isinstance(value, int | float) and value == value else 0  # noqa: PLR0124  # NaN
+
+
+def _rated(entry: Json) -> TokenLogprob:
+    top = tuple(_rated_token(one) for one in _objects(entry.get("top_logprobs")))
+    token = _rated_token(entry)
+    return TokenLogprob(text=token.text, token_bytes=token.token_bytes, logprob=token.logprob, top=top)
+
+
+def _rated_token(entry: Json) -> RatedToken:
+    text, raw, logprob = str(entry.get("token") or ""), entry.get("bytes"), entry.get("logprob")
+    token_bytes = cast(list[int], raw) if isinstance(raw, list) else list(text.encode())
+    number = float(logprob) if isinstance(logprob, int | float) else -9999.0
+    return RatedToken(text=text, token_bytes=tuple(token_bytes), logprob=max(number, -9999.0))
