@@ -89,6 +89,7 @@ class EngineWork(WireModel):
     cache_salt: str = Field(
         default="", description="Prefix cache blocks are shared only under the same salt."
     )
+    adapter: str = Field(default="", description="LoRA adapter on top of the model; empty: none.")
     prompt_token_ids: tuple[int, ...] = Field(
         default=(), description="The prompt's tokens, if the router had to ask: not computed a second time."
     )

@@ -70,8 +70,14 @@ class ReplicaHeartbeat(WireModel):
     num_running: int = Field(default=0, ge=0)
     num_waiting: int = Field(default=0, ge=0)
     waiting_tokens: int = Field(default=0, ge=0)
+    prefill_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Of running prompts, not computed yet; in waiting_tokens they are not.",
+    )
     max_running: int = Field(default=1, ge=1)
     max_waiting: int = Field(default=0, ge=0)
+    max_waiting_tokens: int = Field(default=0, ge=0, description="Bound of waiting_tokens; 0: none is told.")
     kv_usage: float = Field(
         default=0.0, ge=0, le=1, description="Held blocks ÷ all blocks; cached ones count as free."
     )
@@ -89,6 +95,11 @@ class ReplicaHeartbeat(WireModel):
     step_profile: StepProfile = StepProfile()
     speculation: Speculation = Speculation()
     tokens_per_second: float = Field(default=0.0, ge=0, description="Output rate over the last seconds.")
+    prefill_tokens_per_second: float = Field(
+        default=0.0,
+        ge=0,
+        description="Of prompts, while they are computed; 0: not measured yet.",
+    )
     requests_per_second: float = Field(
         default=0.0, ge=0, description="Finished requests, over the last seconds."
     )

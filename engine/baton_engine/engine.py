@@ -64,6 +64,8 @@ class EngineStats:
     steps_total: int
     step_profile: StepProfile = field(default_factory=StepProfile)
     speculation: SpeculationStats = field(default_factory=SpeculationStats)
+    prefill_tokens: int = 0
+    """Of the prompts that run, not computed yet."""
 
 
 @dataclass
@@ -202,6 +204,9 @@ class EngineCore:
             steps_total=self.totals.steps,
             step_profile=self.profiler.profile(),
             speculation=self.speculation.stats(),
+            prefill_tokens=sum(
+                max(0, one.num_prompt_tokens - one.num_computed_tokens) for one in self.scheduler.running
+            ),
         )
 
     def check_idle(self) -> None:

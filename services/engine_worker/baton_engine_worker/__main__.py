@@ -39,7 +39,13 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
     max_running, max_waiting = settings.engine_max_seqs, settings.engine_max_waiting
     kv_events = KvPublisher(node, engine)
     heartbeat = Heartbeat(
-        node, engine, kv_events, settings.model, max_running=max_running, max_waiting=max_waiting
+        node,
+        engine,
+        kv_events,
+        settings.model,
+        max_running=max_running,
+        max_waiting=max_waiting,
+        max_waiting_tokens=settings.engine_max_waiting_tokens,
     )
     watch = FailureWatch(engine, node.clock, settings.engine_stuck_seconds)
     bridge = StepBridge(asyncio.get_running_loop(), watch.look)

@@ -126,6 +126,8 @@ def engine_request(
     room: int,
 ) -> EngineRequest:
     """`room`: tokens that one request can have in all. Raises InvalidParameter."""
+    if work.adapter:
+        raise InvalidParameter("model", f"Adapter {work.adapter!r} is not here: this engine loads none.")
     prompt = truncated(prompt_token_ids, work.sampling, room)
     bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
     held = leaves_no_room(work)

@@ -23,7 +23,7 @@ from baton_contracts.identifiers import subject_token
 from baton_engine import EngineStats
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.kv_publisher import KvPublisher
-from baton_engine_worker.rates import SlidingRate
+from baton_engine_worker.rates import RecentSpeed, SlidingRate
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class Heartbeat:
         *,
         max_running: int,
         max_waiting: int,
+        max_waiting_tokens: int = 0,
     ) -> None:
         self._node = node
         self._engine = engine
@@ -47,10 +48,12 @@ class Heartbeat:
         self._model = model
         self._max_running = max_running
         self._max_waiting = max_waiting
+        self._max_waiting_tokens = max_waiting_tokens
         self._subject = subjects.replica(subject_token(model), node.instance)
         self._changed = asyncio.Event()
         self._tokens = SlidingRate()
         self._requests = SlidingRate()
+        self._prefill = RecentSpeed()
         self.stage = "starting"
         self.num_finished = 0
 
@@ -60,6 +63,10 @@ class Heartbeat:
 
     def note_finished(self) -> None:
         self.num_finished += 1
+
+    def note_prefill(self, num_tokens: int, seconds: float) -> None:
+        """So many tokens of a prompt were computed in steps of that length together."""
+        self._prefill.note(num_tokens, seconds)
 
     def state(self) -> State:
         if self._engine.state in ("failed", "closed") or self._node.state == "gone":
@@ -78,6 +85,7 @@ class Heartbeat:
             sent_at=self._node.clock.wall(),
             max_running=self._max_running,
             max_waiting=self._max_waiting,
+            max_waiting_tokens=self._max_waiting_tokens,
             finished_requests_total=self.num_finished,
         )
         if self._engine.state != "ready":
@@ -90,6 +98,8 @@ class Heartbeat:
             "num_running": stats.running,
             "num_waiting": stats.waiting,
             "waiting_tokens": stats.waiting_tokens,
+            "prefill_tokens": stats.prefill_tokens,
+            "prefill_tokens_per_second": round(self._prefill.per_second, 3),
             "kv_usage": stats.kv_usage,
             "kv_blocks_total": stats.kv_blocks_total,
             "kv_blocks_held": stats.kv_blocks_held,

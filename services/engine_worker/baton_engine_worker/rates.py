@@ -1,4 +1,7 @@
-"""How much a second, over the last seconds: from a counter that only grows. The caller has the clock."""
+"""How much a second: over the last seconds, from a counter that only grows; and while at work, from samples.
+
+The caller has the clock.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +23,23 @@ class SlidingRate:
         first_at, first = self._reads[0]
         seconds = now - first_at
         return max(0.0, (total - first) / seconds) if seconds > 0 else 0.0
+
+
+class RecentSpeed:
+    """Of the last few thousand units of work: old samples fade as new ones come, idle time counts nothing."""
+
+    def __init__(self, memory: float = 4096.0) -> None:
+        self._memory = memory
+        self._amount = 0.0
+        self._seconds = 0.0
+
+    def note(self, amount: float, seconds: float) -> None:
+        if amount <= 0 or seconds <= 0:
+            return
+        kept = self._memory / (self._memory + amount)
+        self._amount = self._amount * kept + amount
+        self._seconds = self._seconds * kept + seconds
+
+    @property
+    def per_second(self) -> float:
+        return self._amount / self._seconds if self._seconds else 0.0

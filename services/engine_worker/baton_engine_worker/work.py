@@ -34,6 +34,7 @@ from baton_engine_worker.steps import StepBridge
 
 log = logging.getLogger(__name__)
 
+MEASURED_CHUNK_TOKENS = 32
 LAST_WORD_SECONDS = 2.0
 """How long a request that is being ended may take to say its last word: a step, with much to spare."""
 
@@ -288,10 +289,17 @@ class EngineRun:
         except TimeoutError:
             log.error("the engine said no last word within %.0f s", LAST_WORD_SECONDS)
 
+    def _note_prefill(self, last: RequestDelta) -> None:
+        """Short chunks ride along in steps of others: their time says nothing of a prompt's speed."""
+        for chunk in last.timings.prefill_chunks if last.timings else ():
+            if chunk.num_tokens >= MEASURED_CHUNK_TOKENS:
+                self._worker.heartbeat.note_prefill(chunk.num_tokens, chunk.seconds)
+
     def _trace(self) -> None:
         last, ctx = self._last, self._ctx
         if last is None:
             return
+        self._note_prefill(last)
         usage = self._answers.usage()
         ctx.attributes["completion_tokens"] = usage.completion_tokens
         ctx.attributes["cached_tokens"] = usage.cached_tokens

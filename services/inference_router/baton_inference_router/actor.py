@@ -1,4 +1,5 @@
-"""The router's inbox: reserve a seat, dispatch, and the replica has it; else the next best, else a 503.
+"""The router's inbox: read the prompt, reserve a seat, dispatch, and the replica has it; else the next best,
+else a 503.
 
 Its part ends with its own acknowledgement. An answer never passes through here.
 """
@@ -10,17 +11,23 @@ from dataclasses import dataclass
 
 from baton_common.context import RequestContext
 from baton_common.errors import BusError, BusTimeout, NoResponders, RequestFailed
+from baton_common.tracing import OpenSpan
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
+from baton_inference_router.prefix_index import PrefixIndex
+from baton_inference_router.prompt_reading import ReadPrompt, read_prompt
 from baton_inference_router.refusals import nobody_takes
 from baton_inference_router.replicas import ReplicaTable, Seat
-from baton_inference_router.scoring import Candidate, ranked
+from baton_inference_router.scoring import Candidate, Choice, Gate, ranked
 from baton_inference_router.settings import Settings
 
 log = logging.getLogger(__name__)
+
+SCORES_TOLD = 8
+"""Scores of so many replicas stand in the trace, the best first."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +36,14 @@ class _Absent:
 
 
 class Router:
-    def __init__(self, table: ReplicaTable, settings: Settings) -> None:
+    def __init__(self, table: ReplicaTable, index: PrefixIndex, settings: Settings) -> None:
         self._table = table
+        self._index = index
+        self._prefix_aware = settings.router_prefix_aware
+        self._tokens_seconds = settings.router_tokens_seconds
         self._dispatch_seconds = settings.router_dispatch_seconds
         self._cooldown_seconds = settings.router_cooldown_seconds
+        self._gate = Gate(settings.router_imbalance_requests)
 
     async def handle(self, ctx: RequestContext, handoff: RouteHandoff) -> None:
         """Raises RequestFailed when no replica takes the request: the gateway gets the reason as its ack."""
@@ -41,13 +52,14 @@ class Router:
         tried = set(handoff.avoid_replicas)
         refusals: list[ErrorBody] = []
         ctx.attributes["model"] = model
+        prompt = await self._read(ctx, handoff, self._table.candidates(model, tried))
         while True:
             possible = self._table.candidates(model, tried)
-            order = ranked(possible)
+            order = self._ranked(prompt, possible)
             if not order:
                 known = self._table.of_model(model)
                 raise RequestFailed(nobody_takes(model, known, refusals, num_ready=len(possible)))
-            answer = await self._try(ctx, handoff, order)
+            answer = await self._try(ctx, handoff, prompt, order)
             tried.add(order[0].replica)
             if isinstance(answer, _Absent):
                 continue
@@ -57,24 +69,48 @@ class Router:
                 return
             refusals.append(self._judge(answer))
 
-    async def _try(self, ctx: RequestContext, handoff: RouteHandoff, order: list[Candidate]) -> Ack | _Absent:
+    async def _read(
+        self, ctx: RequestContext, handoff: RouteHandoff, possible: list[Candidate]
+    ) -> ReadPrompt:
+        """Where there is no choice, or nobody with room, nobody is asked."""
+        nothing = ReadPrompt(handoff.work)
+        if not self._prefix_aware or sum(not each.full for each in possible) < 2:
+            return nothing
+        seconds = min(self._tokens_seconds, ctx.remaining_seconds())
+        with ctx.spans.span("read_prompt") as span:
+            prompt = await read_prompt(ctx.node.bus, ctx.request_id, handoff.work, seconds)
+            span.set(prompt_tokens=prompt.num_tokens, blocks=len(prompt.chain))
+        return prompt
+
+    def _ranked(self, prompt: ReadPrompt, possible: list[Candidate]) -> list[Choice]:
+        cached = prompt.cached_tokens(self._index, possible)
+        return ranked(possible, prompt.asked, cached, self._gate)
+
+    async def _try(
+        self, ctx: RequestContext, handoff: RouteHandoff, prompt: ReadPrompt, order: list[Choice]
+    ) -> Ack | _Absent:
         best = order[0]
-        seat = self._table.reserve(best.replica)
+        seat = self._table.reserve(best.replica, max(0, prompt.num_tokens - best.cached_tokens))
+        self._index.expect(best.replica, prompt.chain)
         try:
             with ctx.spans.span("dispatch", replica=best.replica, load=best.load) as span:
-                span.set(candidates=len(order), waiting_tokens=best.waiting_tokens, kv_usage=best.kv_usage)
-                answer = await self._dispatch(ctx, handoff, seat)
+                _explain(span, prompt, order)
+                answer = await self._dispatch(ctx, handoff, prompt, seat)
                 span.set(verdict="absent" if isinstance(answer, _Absent) else answer.verdict)
             return answer
         finally:
             seat.release()
+            if not seat.accepted:
+                self._index.expect_no_more(best.replica, prompt.chain)
 
-    async def _dispatch(self, ctx: RequestContext, handoff: RouteHandoff, seat: Seat) -> Ack | _Absent:
+    async def _dispatch(
+        self, ctx: RequestContext, handoff: RouteHandoff, prompt: ReadPrompt, seat: Seat
+    ) -> Ack | _Absent:
         replica = seat.replica
         seconds = min(self._dispatch_seconds, max(0.0, ctx.remaining_seconds()))
         try:
             raw = await ctx.node.bus.request(
-                subjects.engine(replica, ctx.request_id), _onward(ctx, handoff), timeout=seconds
+                subjects.engine(replica, ctx.request_id), _onward(ctx, handoff, prompt), timeout=seconds
             )
             ack = Ack.decode(raw)
         except NoResponders:
@@ -114,13 +150,33 @@ async def _finish_anyway(cancel: Cancel) -> None:
     del cancel
 
 
-def _onward(ctx: RequestContext, handoff: RouteHandoff) -> bytes:
+def _explain(span: OpenSpan, prompt: ReadPrompt, order: list[Choice]) -> None:
+    """Why this one: the scores of the first few, in seconds of work before the first token."""
+    best = order[0]
+    scores = tuple(
+        f"{choice.replica} {choice.seconds:.3f} s, load {choice.load}, cached {choice.cached_tokens}"
+        + (", gated" if choice.gated else "")
+        + (", held back" if choice.held_back else "")
+        for choice in order[:SCORES_TOLD]
+    )
+    span.set(
+        candidates=len(order),
+        score_seconds=best.seconds,
+        prompt_tokens=prompt.num_tokens,
+        cached_tokens=best.cached_tokens,
+        waiting_tokens=best.candidate.waiting_tokens,
+        kv_usage=best.candidate.kv_usage,
+        scores=scores,
+    )
+
+
+def _onward(ctx: RequestContext, handoff: RouteHandoff, prompt: ReadPrompt) -> bytes:
     envelope = ctx.envelope.model_copy(
         update={"sent_at": ctx.node.clock.wall(), "parent_span_id": ctx.spans.root_id}
     )
     return EngineHandoff(
         envelope=envelope,
-        work=handoff.work,
+        work=prompt.work,
         gateway=handoff.gateway,
         guard=handoff.guard,
         router=ctx.node.instance,

@@ -34,10 +34,14 @@ def retry_after(seconds: float, draw: Random = random.random) -> float:
 
 
 def seconds_to_work_off(replicas: Sequence[ReplicaHeartbeat]) -> float:
-    """Until what waits now has been served, at the measured rate of all replicas together."""
-    waiting = sum(replica.num_waiting for replica in replicas)
+    """Until what waits now has been served, at the measured rate of all replicas together: requests, or their
+    tokens where those take longer (few and long ones)."""
+    waiting = max(1, sum(replica.num_waiting for replica in replicas))
     rate = sum(replica.requests_per_second for replica in replicas)
-    return max(1, waiting) / rate if rate > 0 else max(1, waiting) * UNMEASURED_SECONDS_A_REQUEST
+    seconds = waiting / rate if rate > 0 else waiting * UNMEASURED_SECONDS_A_REQUEST
+    tokens = sum(replica.waiting_tokens + replica.prefill_tokens for replica in replicas)
+    speed = sum(replica.prefill_tokens_per_second for replica in replicas)
+    return max(seconds, tokens / speed) if speed > 0 else seconds
 
 
 def nobody_takes(
@@ -60,7 +64,11 @@ def nobody_takes(
             code="kv_exhausted", message=message, stop="inference_router", retry_after_seconds=wait
         )
     waiting = sum(replica.num_waiting for replica in ready)
-    message = f"Every replica of {model} is full ({waiting} requests are waiting). Try again in {wait:.0f} s."
+    tokens = sum(replica.waiting_tokens for replica in ready)
+    message = (
+        f"Every replica of {model} is full ({waiting} requests of {tokens} tokens are waiting). "
+        f"Try again in {wait:.0f} s."
+    )
     return ErrorBody(code="queue_full", message=message, stop="inference_router", retry_after_seconds=wait)
 
 

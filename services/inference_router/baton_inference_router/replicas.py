@@ -1,16 +1,17 @@
 """The table of replicas: who is alive, how loaded each is, and which seats this router has reserved there.
 
 A seat counts from the dispatch until the replica's own numbers contain it: the acknowledgement with its queue
-length, or the first heartbeat after the acceptance. A refused or failed dispatch gives it back at once. So a
-seat can't outlive the next heartbeat, and a restarted replica is another instance with a row of its own:
-nothing of the old one touches it.
+length, or the first heartbeat after the acceptance. Its tokens count until that heartbeat, for an
+acknowledgement does not tell tokens. A refused or failed dispatch gives it back at once. So a seat can't
+outlive the next heartbeat, and a restarted replica is another instance with a row of its own: nothing of the
+old one touches it. A replica whose heartbeats are late is judged by its last word and what we sent it since.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from baton_common.bus import BusMessage
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 _FROZEN_SECONDS = 4 * REPLICA_INTERVAL_SECONDS
 """A replica that beats later than this had stopped as a whole."""
+_ALL_ARE_NEW_SECONDS = 8 * REPLICA_INTERVAL_SECONDS
+"""Who is first heard this soon after our own start was there before us."""
+_BLOCK_SIZE_TOKENS = 16
 
 
 @dataclass(eq=False)
@@ -31,7 +35,11 @@ class Seat:
     """One reservation. Owned by the handler that made it until it is accepted, then by the row."""
 
     row: _Row
+    tokens: int = 0
+    """Of its prompt, that the replica will have to compute."""
     accepted: bool = False
+    counted: bool = False
+    """The replica's own count of requests contains it."""
 
     @property
     def replica(self) -> str:
@@ -40,14 +48,11 @@ class Seat:
     def accept(self, ack: Ack) -> None:
         """The replica holds the request; its queue length, if it said one, contains this seat."""
         self.accepted = True
-        if not self.row.learn(ack):
-            return
-        self.row.drop_accepted()
+        self.row.learn(ack)
 
     def refuse(self, ack: Ack) -> None:
         self.row.seats.discard(self)
-        if self.row.learn(ack):
-            self.row.drop_accepted()
+        self.row.learn(ack)
 
     def release(self) -> None:
         """Gives back a seat that was not accepted; does nothing to one that was."""
@@ -67,15 +72,22 @@ class _Row:
     """Nobody answered there; its next heartbeat brings it back."""
     cool_until: float = 0.0
     last_pick: int = 0
+    ready_since: float = float("-inf")
+    """Monotonic seconds; a replica that was there before us has always been ready."""
 
-    def learn(self, ack: Ack) -> bool:
+    def learn(self, ack: Ack) -> None:
         if ack.waiting is None or ack.running is None:
-            return False
+            return
         self.waiting, self.running = ack.waiting, ack.running
-        return True
+        for seat in self.seats:
+            seat.counted = seat.counted or seat.accepted
 
     def drop_accepted(self) -> None:
         self.seats = {seat for seat in self.seats if not seat.accepted}
+
+    @property
+    def num_reserved(self) -> int:
+        return sum(not seat.counted for seat in self.seats)
 
     @property
     def capacity(self) -> int:
@@ -83,31 +95,50 @@ class _Row:
 
 
 class ReplicaTable:
-    def __init__(self, clock: Clock, stale_seconds: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        stale_seconds: float,
+        ramp_seconds: float = 0.0,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_lost` hears of each replica that is gone, silent or dead."""
         self._clock = clock
         self._stale_seconds = stale_seconds
+        self._ramp_seconds = ramp_seconds
+        self._on_lost = on_lost
         self._rows: dict[str, _Row] = {}
         self._picks = itertools.count(1)
+        self._started = clock.monotonic()
 
-    def on_message(self, message: BusMessage) -> None:
+    def on_message(self, message: BusMessage) -> ReplicaHeartbeat | None:
+        """What it said, if it could be read."""
         try:
-            self.on_heartbeat(ReplicaHeartbeat.decode(message.payload))
+            heartbeat = ReplicaHeartbeat.decode(message.payload)
         except MalformedMessage as error:
             log.warning("heartbeat ignored: %s", error)
+            return None
+        self.on_heartbeat(heartbeat)
+        return heartbeat
 
     def on_heartbeat(self, heartbeat: ReplicaHeartbeat) -> None:
         if heartbeat.state == "gone":
-            self._rows.pop(heartbeat.replica, None)
+            self._forget(heartbeat.replica)
             return
         now = self._clock.monotonic()
         row = self._rows.get(heartbeat.replica)
         if row is None:
-            self._rows[heartbeat.replica] = _Row(heartbeat, now, heartbeat.num_running, heartbeat.num_waiting)
+            row = _Row(heartbeat, now, heartbeat.num_running, heartbeat.num_waiting)
+            if now - self._started > _ALL_ARE_NEW_SECONDS:
+                row.ready_since = now
+            self._rows[heartbeat.replica] = row
             return
         if heartbeat.sent_at < row.heartbeat.sent_at:
             return
         if now - row.seen > _FROZEN_SECONDS:
             row.cool_until = 0.0  # it did not answer because it was silent as a whole, and it speaks again
+        if row.heartbeat.state == "starting" and heartbeat.state == "ready":
+            row.ready_since = now
         row.heartbeat, row.seen, row.dead = heartbeat, now, False
         row.running, row.waiting = heartbeat.num_running, heartbeat.num_waiting
         row.drop_accepted()
@@ -116,7 +147,7 @@ class ReplicaTable:
         """Replicas that may be given a request for `model` now, full ones included."""
         now = self._clock.monotonic()
         return [
-            self._candidate(row)
+            self._candidate(row, now)
             for row in self._living(model)
             if row.heartbeat.state == "ready"
             and not row.dead
@@ -128,16 +159,17 @@ class ReplicaTable:
         """The last words of all replicas of `model` that are not stale, whatever their state."""
         return [row.heartbeat for row in self._living(model) if not row.dead]
 
-    def reserve(self, replica: str) -> Seat:
+    def reserve(self, replica: str, tokens: int = 0) -> Seat:
         row = self._rows[replica]
         row.last_pick = next(self._picks)
-        seat = Seat(row)
+        seat = Seat(row, tokens)
         row.seats.add(seat)
         return seat
 
     def mark_dead(self, replica: str) -> None:
         if row := self._rows.get(replica):
             row.dead = True
+            self._tell_lost(replica)
 
     def cool_down(self, replica: str, seconds: float) -> None:
         if row := self._rows.get(replica):
@@ -145,22 +177,45 @@ class ReplicaTable:
 
     @property
     def num_reserved(self) -> int:
-        return sum(len(row.seats) for row in self._rows.values())
+        return sum(row.num_reserved for row in self._rows.values())
 
-    def _living(self, model: str) -> list[_Row]:
+    def forget_silent(self) -> None:
         oldest = self._clock.monotonic() - self._stale_seconds
         for replica in [name for name, row in self._rows.items() if row.seen < oldest]:
-            del self._rows[replica]
+            self._forget(replica)
+
+    def _living(self, model: str) -> list[_Row]:
+        self.forget_silent()
         return [row for row in self._rows.values() if row.heartbeat.model == model]
 
-    def _candidate(self, row: _Row) -> Candidate:
+    def _forget(self, replica: str) -> None:
+        if self._rows.pop(replica, None):
+            self._tell_lost(replica)
+
+    def _tell_lost(self, replica: str) -> None:
+        if self._on_lost:
+            self._on_lost(replica)
+
+    def _candidate(self, row: _Row, now: float) -> Candidate:
+        beat = row.heartbeat
+        finished = beat.finished_requests_total
+        free_blocks = beat.kv_blocks_total - beat.kv_blocks_held
         return Candidate(
-            replica=row.heartbeat.replica,
+            replica=beat.replica,
             running=row.running,
             waiting=row.waiting,
-            reserved=len(row.seats),
+            reserved=row.num_reserved,
             capacity=row.capacity,
-            waiting_tokens=row.heartbeat.waiting_tokens,
-            kv_usage=row.heartbeat.kv_usage,
+            waiting_tokens=beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in row.seats),
+            max_waiting_tokens=beat.max_waiting_tokens,
+            kv_usage=beat.kv_usage,
+            kv_free_tokens=free_blocks * _BLOCK_SIZE_TOKENS if beat.kv_blocks_total else None,
             last_pick=row.last_pick,
+            tokens_per_second=beat.prefill_tokens_per_second,
+            answer_tokens=beat.generation_tokens_total / finished if finished else 0.0,
+            adapters=frozenset(beat.adapters),
+            ramp=self._ramp(row, now),
         )
+
+    def _ramp(self, row: _Row, now: float) -> float:
+        return min(1.0, (now - row.ready_since) / self._ramp_seconds) if self._ramp_seconds else 1.0

@@ -1,13 +1,29 @@
 """The order in which replicas are tried. Pure: knows numbers, no bus and no time.
 
-Least load first. The load counts what runs, what waits and the seats reserved but not yet reported back; CPU
-and memory use are not in it, queue depth is what makes a request wait. A full replica is never in the order.
+A replica's score is seconds of its work: the prompts that wait there, what its requests still have to write,
+and, twice, what this one adds: its prompt without what the cache holds, an adapter that must be loaded. The
+lowest is best; the longest unpicked wins a tie. Three things stand above the score:
+
+    full        over its bound in requests or in tokens: never in the order
+    held back   a newcomer over its share (ramp), or without KV memory for the prompt: behind all others
+    gated       far busier than the least busy: its cache earns nothing, so that no prefix makes a crowd
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+DECODE_COST = 4.0
+"""A token written costs about as much as so many read: between 15 alone and 3 in a full batch on a CPU."""
+UNMEASURED_ANSWER_TOKENS = 64.0
+UNMEASURED_TOKENS_PER_SECOND = 1000.0
+OWN_WEIGHT = 2.0
+"""A token of this prompt that must be computed costs the request its time and all others the replica's:
+computing what another replica has is work for nobody."""
+ADAPTER_TOKENS = 4096
+"""Loading an adapter takes about as long as so many tokens of a prompt."""
+NO_CACHE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +38,20 @@ class Candidate:
     capacity: int
     """Requests it takes at most, running and waiting together."""
     waiting_tokens: int = 0
+    """Of prompts that are not computed yet, those just sent included."""
+    max_waiting_tokens: int = 0
+    """0: no bound is known."""
     kv_usage: float = 0.0
+    kv_free_tokens: int | None = None
     last_pick: int = 0
     """Grows with each pick; the longest unpicked wins a tie, so that idle replicas take turns."""
+    tokens_per_second: float = 0.0
+    """Of prompts, while it computes them; 0: not measured yet."""
+    answer_tokens: float = 0.0
+    """Mean length of its answers; 0: not measured yet."""
+    adapters: frozenset[str] = frozenset()
+    ramp: float = 1.0
+    """Share of the others' load that a newcomer may have; grows to 1."""
 
     @property
     def load(self) -> int:
@@ -34,16 +61,106 @@ class Candidate:
     def full(self) -> bool:
         return self.load >= self.capacity
 
+    def takes(self, prompt_tokens: int) -> bool:
+        """Within its bounds. One that holds nothing takes any prompt: its engine says if it never fits."""
+        if self.full:
+            return False
+        over = self.waiting_tokens + prompt_tokens > self.max_waiting_tokens
+        return not (self.max_waiting_tokens and self.waiting + self.reserved and over)
 
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The best first; full ones left out."""
-    return sorted((candidate for candidate in candidates if not candidate.full), key=_preference)
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How much busier than the least busy a replica may be before its cache stops to count."""
+
+    requests: int = 4
+    share: float = 0.5
+
+    def shuts(self, load: int, least: int) -> bool:
+        return load - least > self.requests and load > least * (1 + self.share)
 
 
-def _preference(candidate: Candidate) -> tuple[int, int, float, int, str]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a score must know of the request; 0 tokens: not known."""
+
+    prompt_tokens: int = 0
+    adapter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    candidate: Candidate
+    seconds: float
+    """The score."""
+    cached_tokens: int = 0
+    """Of the prompt, as the index has it; counted in the score unless gated."""
+    gated: bool = False
+    held_back: bool = False
+
+    @property
+    def replica(self) -> str:
+        return self.candidate.replica
+
+    @property
+    def load(self) -> int:
+        return self.candidate.load
+
+
+ANYTHING = Asked()
+USUAL_GATE = Gate()
+
+
+def ranked(
+    candidates: Iterable[Candidate],
+    asked: Asked = ANYTHING,
+    cached: Mapping[str, int] = NO_CACHE,
+    gate: Gate = USUAL_GATE,
+) -> list[Choice]:
+    """The best first; full ones left out. `cached`: tokens of the prompt that a replica need not compute."""
+    taking = [candidate for candidate in candidates if candidate.takes(asked.prompt_tokens)]
+    if not taking:
+        return []
+    least = min(candidate.load for candidate in taking)
+    settled = [candidate.load for candidate in taking if candidate.ramp >= 1]
+    mean = sum(settled) / len(settled) if settled else 0.0
+    rate = _usual_rate(taking)
+    choices: list[Choice] = []
+    for candidate in taking:
+        gated = gate.shuts(candidate.load, least)
+        spared = cached.get(candidate.replica, 0)
+        choices.append(_choice(candidate, asked, spared, gated, mean, rate))
+    return sorted(choices, key=_preference)
+
+
+def _choice(
+    candidate: Candidate, asked: Asked, cached: int, gated: bool, mean_load: float, usual_rate: float
+) -> Choice:
+    cached = min(cached, asked.prompt_tokens)
+    own = asked.prompt_tokens - (0 if gated else cached)
+    if asked.adapter and asked.adapter not in candidate.adapters:
+        own += ADAPTER_TOKENS
+    answer = candidate.answer_tokens or UNMEASURED_ANSWER_TOKENS
+    still_to_write = candidate.load * answer / 2 * DECODE_COST
+    tokens = candidate.waiting_tokens + still_to_write + OWN_WEIGHT * own
+    free = candidate.kv_free_tokens
+    no_room = free is not None and asked.prompt_tokens - cached > free
+    too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * mean_load)
+    seconds = tokens / (candidate.tokens_per_second or usual_rate)
+    return Choice(candidate, round(seconds, 4), cached, gated, no_room or too_new)
+
+
+def _usual_rate(candidates: list[Candidate]) -> float:
+    measured = [each.tokens_per_second for each in candidates if each.tokens_per_second]
+    return sum(measured) / len(measured) if measured else UNMEASURED_TOKENS_PER_SECOND
+
+
+def _preference(choice: Choice) -> tuple[bool, float, int, float, int, str]:
+    candidate = choice.candidate
     return (
+        choice.held_back,
+        choice.seconds,
         candidate.load,
-        candidate.waiting_tokens,
         candidate.kv_usage,
         candidate.last_pick,
         candidate.replica,

@@ -19,23 +19,31 @@ from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork, RouteHandof
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.prompt import Message, Part, Prompt
+from baton_contracts.tokens import TokensReply
 from baton_inference_router.actor import Router
+from baton_inference_router.prefix_index import PrefixIndex, block_keys
 from baton_inference_router.replicas import ReplicaTable
 from baton_inference_router.settings import Settings
 
+TOKENS = TokensReply(
+    num_tokens=33, token_ids=tuple(range(33)), tokenizer="t", block_hashes=("a" * 64, "b" * 64)
+)
 Answer = Callable[[EngineHandoff], Ack | None]
 
 
 class Replicas:
-    def __init__(self, bus: MemoryBus, table: ReplicaTable) -> None:
+    def __init__(self, bus: MemoryBus, table: ReplicaTable, index: PrefixIndex) -> None:
         self.bus = bus
+        self.index = index
         self.table = table
         self.taken: list[tuple[str, EngineHandoff]] = []
 
     async def add(self, name: str, answer: Answer | None, **fields: Any) -> str:
         """`answer` None: it beats, but nobody listens there."""
         values: dict[str, Any] = {"state": "ready", "max_running": 4, "max_waiting": 4, "sent_at": 1.0}
-        self.table.on_heartbeat(ReplicaHeartbeat(replica=name, model="m", **(values | fields)))
+        beat = ReplicaHeartbeat(replica=name, model="m", **(values | fields))
+        self.table.on_heartbeat(beat)
+        self.index.heard(beat)
 
         def on_message(message: BusMessage) -> None:
             handoff = EngineHandoff.decode(message.payload)
@@ -63,7 +71,8 @@ async def router(**settings: Any) -> AsyncGenerator[tuple[MemoryBus, Replicas], 
     bus = MemoryBus()
     node = Node(bus, "inference_router")
     table = ReplicaTable(node.clock, 2.0)
-    handler = Router(table, Settings(**settings))
+    index = PrefixIndex(node.clock, 1000)
+    handler = Router(table, index, Settings(**settings))
     node.add(
         Actor(
             node,
@@ -77,7 +86,7 @@ async def router(**settings: Any) -> AsyncGenerator[tuple[MemoryBus, Replicas], 
     await node.start()
     await node.become_ready()
     try:
-        yield bus, Replicas(bus, table)
+        yield bus, Replicas(bus, table, index)
     finally:
         await node.stop()
 
@@ -96,6 +105,19 @@ def handoff(**fields: Any) -> RouteHandoff:
     prompt = Prompt(messages=(Message(role="user", parts=(Part(text="hi"),)),))
     work = EngineWork(model="m", prompt=prompt)
     return RouteHandoff(envelope=envelope, work=work, gateway="g-1", guard="o-1", **fields)
+
+
+async def answer_tokens(bus: MemoryBus, reply: TokensReply | None) -> list[str]:
+    """The subjects that were asked on."""
+    asked: list[str] = []
+
+    def on_message(message: BusMessage) -> None:
+        asked.append(message.subject)
+        if reply:
+            spawn(bus.publish(message.reply, reply.encode()))
+
+    await bus.subscribe(subjects.TOKENS_ALL, on_message, queue="engine_worker")
+    return asked
 
 
 async def ask(bus: MemoryBus, asked: RouteHandoff | None = None) -> Ack:
@@ -195,3 +217,62 @@ async def test_one_that_does_not_answer_may_have_taken_it_so_nobody_else_is_aske
     assert (first.error.code, first.error.stop) == ("stop_unresponsive", "engine_worker")
     assert second.instance == "r-2"
     assert reserved == 1  # the second one's, until the next heartbeat
+
+
+async def test_with_a_choice_the_prompts_tokens_are_asked_once_and_travel_on() -> None:
+    async with router() as (bus, replicas):
+        asked = await answer_tokens(bus, TOKENS)
+        await replicas.add("r-1", refuses("r-1", "queue_full"))
+        await replicas.add("r-2", takes("r-2"), num_running=1)
+        request = handoff()
+        ack = await ask(bus, request)
+
+    assert ack.instance == "r-2"
+    assert asked == [subjects.tokens("m", request.envelope.request_id)]
+    for _, given in replicas.taken:
+        assert (given.work.prompt_token_ids, given.work.prompt_tokenizer) == (TOKENS.token_ids, "t")
+        assert given.work.prompt == request.work.prompt
+
+
+async def test_without_a_choice_nobody_is_asked() -> None:
+    async with router() as (bus, replicas):
+        asked = await answer_tokens(bus, TOKENS)
+        await replicas.add("r-1", takes("r-1"))
+        await replicas.add("r-full", takes("r-full"), num_running=8)
+        await ask(bus)
+        await ask(bus, handoff(avoid_replicas=("r-1",)))
+    async with router(router_prefix_aware=False) as (bus, replicas):
+        asked += await answer_tokens(bus, TOKENS)
+        await replicas.add("r-1", takes("r-1"))
+        await replicas.add("r-2", takes("r-2"))
+        await ask(bus)
+
+    assert asked == []
+
+
+async def test_no_answer_or_an_error_means_that_load_decides() -> None:
+    error = TokensReply(error=ErrorBody(code="invalid_value", message="no such role"))
+    for reply in (None, error):
+        async with router(router_tokens_seconds=0.05) as (bus, replicas):
+            asked = await answer_tokens(bus, reply)
+            await replicas.add("r-busy", takes("r-busy"), num_running=2)
+            await replicas.add("r-idle", takes("r-idle"))
+            ack = await ask(bus)
+            assert (ack.instance, len(asked)) == ("r-idle", 1)
+            assert replicas.taken[0][1].work.prompt_token_ids == ()
+
+
+async def test_like_requests_of_one_burst_meet_and_those_refused_leave_no_trace() -> None:
+    async with router() as (bus, replicas):
+        hashes = tuple(f"{number:064x}" for number in range(1 << 200, (1 << 200) + 206))
+        await answer_tokens(bus, TOKENS.model_copy(update={"num_tokens": 3300, "block_hashes": hashes}))
+        await replicas.add("r-1", refuses("r-1", "queue_full"), kv_epoch="e")
+        await replicas.add("r-2", takes("r-2", waiting=0, running=1), num_running=1, kv_epoch="e")
+        await replicas.add("r-3", takes("r-3", waiting=0, running=3), num_running=2, kv_epoch="e")
+        first = await ask(bus)
+        second = await ask(bus)
+        expected = [replicas.index.num_cached(name, block_keys(hashes)) for name in ("r-1", "r-2", "r-3")]
+
+    assert expected == [0, 206, 0]
+    assert (first.instance, second.instance) == ("r-2", "r-2")
+    assert [name for name, _ in replicas.taken][:2] == ["r-1", "r-2"]

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton_inference_router.scoring import Candidate, ranked
+from baton_inference_router.scoring import Asked, Candidate, ranked
 
 
 def candidate(replica: str, **numbers: Any) -> Candidate:
@@ -71,3 +71,81 @@ def test_everyone_with_one_system_prompt_spreads_evenly() -> None:
             ended = chance.choice([i for i in range(4) if running[i]])
             running[ended] -= 1
     assert max(picks) - min(picks) < 100  # the share is 250
+
+
+def test_the_work_that_a_cache_spares_outweighs_some_load() -> None:
+    """A request that runs counts 128 tokens here: half of 64 still to be written, four prompt tokens each;
+    what is computed anew counts twice."""
+    two = [candidate("warm", running=2), candidate("cold")]
+    assert names(*two) == ["cold", "warm"]
+    assert [each.replica for each in ranked(two, Asked(1000), {"warm": 512})] == ["warm", "cold"]
+    assert [each.replica for each in ranked(two, Asked(1000), {"warm": 112})] == ["cold", "warm"]
+
+
+def test_the_score_is_seconds_of_work_at_the_measured_speed() -> None:
+    fast = candidate("fast", running=1, waiting_tokens=900, tokens_per_second=2000, answer_tokens=10)
+    slow = candidate("slow", tokens_per_second=250)
+    best, other = ranked([slow, fast], Asked(500), {"fast": 100})
+    assert (best.replica, best.seconds) == ("fast", (900 + 10 / 2 * 4 + 2 * 400) / 2000)
+    assert (other.replica, other.seconds) == ("slow", 4.0)
+
+
+def test_two_like_requests_of_one_burst_meet_rather_than_compute_the_same_twice() -> None:
+    """The first is on its way to be computed where the second would have to wait for it."""
+    busy = candidate("busy", reserved=1, waiting_tokens=1000)
+    order = ranked([candidate("idle"), busy], Asked(1000), {"busy": 960})
+    assert [each.replica for each in order] == ["busy", "idle"]
+
+
+def test_no_prefix_makes_a_crowd() -> None:
+    """A cache earns nothing at five requests more than the least busy has, and half as many again."""
+    prompt, cached = Asked(100_000), {"warm": 100_000}
+
+    def first(warm: int, cold: int) -> str:
+        pair = [candidate("warm", running=warm, capacity=99), candidate("cold", running=cold, capacity=99)]
+        return ranked(pair, prompt, cached)[0].replica
+
+    assert (first(4, 0), first(5, 0)) == ("warm", "cold")
+    assert (first(30, 20), first(31, 20)) == ("warm", "cold")
+
+
+def test_a_newcomer_gets_its_share_of_the_load_and_grows() -> None:
+    def first(ramp: float, load: int) -> str:
+        old = [candidate(f"old{i}", running=8, waiting=2, capacity=99) for i in range(2)]
+        return ranked([*old, candidate("new", running=load, capacity=99, ramp=ramp)])[0].replica
+
+    assert first(0.0, 0) == "new"  # one at once: it has to become warm
+    assert first(0.0, 1) == "old0"
+    assert (first(0.5, 4), first(0.5, 5)) == ("new", "old0")
+    assert first(1.0, 9) == "new"
+
+
+def test_newcomers_alone_hold_nobody_back() -> None:
+    assert names(candidate("a", running=5, ramp=0.1), candidate("b", running=3, ramp=0.1)) == ["b", "a"]
+
+
+def test_one_without_memory_for_the_prompt_comes_after_those_that_have_it() -> None:
+    tight, roomy = candidate("tight", kv_free_tokens=99), candidate("roomy", running=8, kv_free_tokens=1000)
+    assert [each.replica for each in ranked([tight, roomy], Asked(100))] == ["roomy", "tight"]
+    assert [each.replica for each in ranked([tight, roomy], Asked(100), {"tight": 16})] == ["tight", "roomy"]
+
+
+def test_the_bound_in_tokens_shuts_like_the_one_in_requests() -> None:
+    bound = candidate("a", waiting=1, waiting_tokens=900, max_waiting_tokens=1000)
+    assert [each.replica for each in ranked([bound], Asked(100))] == ["a"]
+    assert ranked([bound], Asked(101)) == []
+    empty = candidate("b", max_waiting_tokens=1000)
+    assert [each.replica for each in ranked([empty], Asked(5000))] == ["b"]
+
+
+def test_an_adapter_that_must_be_loaded_costs_four_thousand_tokens() -> None:
+    has = candidate("has", running=9, adapters=frozenset({"french"}))
+    asked = Asked(100, adapter="french")
+    assert [each.replica for each in ranked([candidate("lacks"), has], asked)] == ["has", "lacks"]
+    assert [each.replica for each in ranked([candidate("lacks"), has], Asked(100))] == ["lacks", "has"]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_where_nothing_is_cached_it_is_least_loaded(loads: list[int]) -> None:
+    order = ranked([candidate(f"r{i}", running=load) for i, load in enumerate(loads)], Asked(700))
+    assert [each.load for each in order] == sorted(loads)

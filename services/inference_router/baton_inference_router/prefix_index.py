@@ -1,0 +1,154 @@
+"""Which replica has which prefix cached: a mirror of each cache, made from its numbered events.
+
+Owns the mirrors and their bound. Does no I/O: `told` and `heard` answer whether the replica must be asked to
+tell all again. A mirror is right or empty, never guessed: a missing number, another epoch, or a heartbeat
+that is further than what arrived empties it until the replica has told all (`cleared` comes first).
+
+What was just sent to a replica counts as cached there for some seconds: like requests of one burst meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from baton_common.clock import Clock
+from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.kv_events import KvEvents
+
+EXPECTED_SECONDS = 10.0
+MAX_EXPECTED = 16_384
+"""Blocks of one replica that may be expected at once."""
+_HEX_DIGITS = 16
+"""64 bits of a hash: among two million blocks any two are alike with a chance of one in ten million, and then
+a score is a little wrong, never an answer."""
+
+
+@dataclass(eq=False)
+class _Mirror:
+    epoch: str = ""
+    next_seq: int = 0
+    synced: bool = False
+    blocks: set[int] = field(default_factory=set[int])
+    expected: dict[int, float] = field(default_factory=dict[int, float])
+    """Block → monotonic second until which it counts."""
+    num_left_out: int = 0
+    must_have: int = 0
+    """Number that the heartbeat before the last one announced."""
+
+    def lose_track(self) -> None:
+        self.synced = False
+        self.blocks.clear()
+        self.num_left_out = 0
+
+
+class PrefixIndex:
+    def __init__(self, clock: Clock, max_blocks: int) -> None:
+        """`max_blocks`: of all replicas together; each gets an equal share."""
+        self._clock = clock
+        self._max_blocks = max_blocks
+        self._mirrors: dict[str, _Mirror] = {}
+
+    @property
+    def num_blocks(self) -> int:
+        return sum(len(mirror.blocks) for mirror in self._mirrors.values())
+
+    @property
+    def num_replicas(self) -> int:
+        return len(self._mirrors)
+
+    def is_synced(self, replica: str) -> bool:
+        return replica in self._mirrors and self._mirrors[replica].synced
+
+    def heard(self, beat: ReplicaHeartbeat) -> bool:
+        """True: ask it. Two heartbeats in a row must be further than the events: one may overtake them."""
+        if beat.state == "gone" or not beat.kv_epoch:
+            self.forget(beat.replica)
+            return False
+        mirror = self._mirrors.setdefault(beat.replica, _Mirror())
+        if mirror.synced and (mirror.epoch != beat.kv_epoch or mirror.next_seq < mirror.must_have):
+            mirror.lose_track()
+        mirror.must_have = beat.kv_next_seq if mirror.synced else 0
+        return not mirror.synced
+
+    def told(self, events: KvEvents) -> bool:
+        """True: something is missing, ask the replica. Events of one that no heartbeat has named are left."""
+        mirror = self._mirrors.get(events.replica)
+        if mirror is None:
+            return False
+        if events.changes and events.changes[0].kind == "cleared":
+            if mirror.epoch != events.epoch:
+                mirror.expected.clear()
+            mirror.lose_track()
+            mirror.epoch, mirror.synced = events.epoch, True
+        elif not mirror.synced:
+            return False  # it was asked, or will be at its next heartbeat
+        elif (events.epoch, events.seq) != (mirror.epoch, mirror.next_seq):
+            mirror.lose_track()
+            return True
+        mirror.next_seq = events.seq + 1
+        self._apply(mirror, events)
+        return False
+
+    def expect(self, replica: str, chain: Iterable[int]) -> None:
+        """The replica is about to compute these."""
+        mirror = self._mirrors.get(replica)
+        if mirror is None:
+            return
+        until = self._clock.monotonic() + EXPECTED_SECONDS
+        for block in chain:
+            mirror.expected.pop(block, None)
+            mirror.expected[block] = until
+        while len(mirror.expected) > MAX_EXPECTED:
+            del mirror.expected[next(iter(mirror.expected))]
+
+    def expect_no_more(self, replica: str, chain: Iterable[int]) -> None:
+        """It did not take them after all."""
+        if mirror := self._mirrors.get(replica):
+            for block in chain:
+                mirror.expected.pop(block, None)
+
+    def num_cached(self, replica: str, chain: Sequence[int]) -> int:
+        """Blocks of the chain, from its start, that the replica has or is about to have.
+
+        A cache evicts tails before heads, so what it holds of a chain is a beginning of it: searched by
+        halves, which a thousand replicas can afford.
+        """
+        mirror = self._mirrors.get(replica)
+        if mirror is None or not chain:
+            return 0
+        blocks, expected, now = mirror.blocks, mirror.expected, self._clock.monotonic()
+        low, high = 0, len(chain)
+        while low < high:
+            middle = (low + high) // 2
+            block = chain[middle]
+            if block in blocks or expected.get(block, 0.0) > now:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def forget(self, replica: str) -> None:
+        self._mirrors.pop(replica, None)
+
+    def _apply(self, mirror: _Mirror, events: KvEvents) -> None:
+        share = self._max_blocks // max(1, len(self._mirrors))
+        for change in events.changes:
+            if change.kind == "cleared":
+                mirror.blocks.clear()
+                mirror.num_left_out = 0
+                continue
+            changed = block_keys(change.block_hashes)
+            if change.kind == "removed":
+                mirror.blocks.difference_update(changed)
+                for block in changed:
+                    mirror.expected.pop(block, None)
+                continue
+            room = max(0, share - len(mirror.blocks))
+            mirror.blocks.update(changed[:room])
+            mirror.num_left_out += len(changed[room:])
+
+
+def block_keys(hashes: Sequence[str]) -> list[int]:
+    """Hashes in hex as the index keeps them. Raises ValueError for what is no hash."""
+    return [int(each[:_HEX_DIGITS], 16) for each in hashes]
