@@ -42,6 +42,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
     table: dict[Service, tuple[str, ...]] = {
         "edge_api": (
             f"{ROOT}.prompt.*",
+            f"{ROOT}.gateway.*",
             f"{ROOT}.after.conversation.*",
             f"{ROOT}.after.response.*",
             f"{ROOT}.after.usage.*",

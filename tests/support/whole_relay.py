@@ -86,14 +86,14 @@ async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[
     }
     async with AsyncExitStack() as stack:
         for service, wire in wires.items():
-            await stack.enter_async_context(_running(nats_url, service, wire))
+            await stack.enter_async_context(running_service(nats_url, service, wire))
         relay = WholeRelay(f"http://127.0.0.1:{sock.getsockname()[1]}", engine)
         stack.push_async_callback(relay.client.aclose)
         yield relay
 
 
 @asynccontextmanager
-async def _running(nats_url: str, service: Any, wire: Wire) -> AsyncGenerator[None, None]:
+async def running_service(nats_url: str, service: Any, wire: Wire) -> AsyncGenerator[None, None]:
     bus = await NatsBus.connect(nats_url, name=service)
     if service == "engine_worker":
         await bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])

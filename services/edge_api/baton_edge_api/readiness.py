@@ -28,10 +28,15 @@ RELAY: tuple[Service, ...] = (
 )
 """All of them: without the last two an answer would come, but nothing would be kept of it."""
 
+PLAIN: tuple[Service, ...] = ("llm_gateway", "after_answer")
+"""Those of a plain gateway; traces are nice to have there."""
+
 _CALL_SECONDS = 0.3
 
 
-async def missing_parts(node: Node, ring: KeyRing, replicas: ReplicaBoard) -> list[str]:
+async def missing_parts(
+    node: Node, ring: KeyRing, replicas: ReplicaBoard, relay: tuple[Service, ...] = RELAY
+) -> list[str]:
     """Empty: a question would be answered."""
     missing: list[str] = []
     if node.state != "ready":
@@ -41,12 +46,12 @@ async def missing_parts(node: Node, ring: KeyRing, replicas: ReplicaBoard) -> li
     if not ring.synced:
         missing.append("keys")
     instances: list[tuple[Service, str]] = [
-        (service, name) for service in RELAY for name in node.leases.ready_instances(service)
+        (service, name) for service in relay for name in node.leases.ready_instances(service)
     ]
     there = await asyncio.gather(*(_is_there(node.bus, service, name) for service, name in instances))
     alive = [instance for instance, answers in zip(instances, there, strict=True) if answers]
     services = {service for service, _ in alive}
-    missing += [service for service in RELAY if service not in services]
+    missing += [service for service in relay if service not in services]
     names = {name for _, name in alive}
     if "engine_worker" in services and not any(beat.replica in names for beat in replicas.ready()):
         missing.append("replica")

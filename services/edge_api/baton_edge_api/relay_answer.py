@@ -73,7 +73,9 @@ class RelayAnswer:
         self._interruption = Interruption()
         self.trip = self._interruption.trip
         """Ends it from outside."""
-        self._call = RelayCall(parts.desk.node, queue, envelope, self._interruption.trip)
+        self._call = RelayCall(
+            parts.desk.node, queue, envelope, self._interruption.trip, plain=settings.plain_gateway
+        )
         patience = Patience(
             keep_alive=settings.keep_alive_seconds,
             idle=settings.idle_timeout,
@@ -199,6 +201,8 @@ class RelayAnswer:
         self._kept = True
         began = self._trace.wall()
         records = self._question.records(self._envelope, self._so_far, ending, self._exchange.started)
+        if self._settings.plain_gateway:  # a gateway keeps no conversations, but what it was told to store
+            records = [record for record in records if record.kind != "conversation"]
         if records:
             stored = await self._record_log.keep(records, self._settings.record_seconds)
             self._trace.span("record", began, stored=stored)

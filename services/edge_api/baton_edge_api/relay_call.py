@@ -18,8 +18,8 @@ from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel, Data, End, Error, Held, Prologue
-from baton_contracts.handoffs import PromptHandoff
-from baton_contracts.prompt import ChatRequest
+from baton_contracts.handoffs import GatewayHandoff, Handoff, PromptHandoff
+from baton_contracts.prompt import ChatRequest, Prompt
 from baton_contracts.subjects import Service
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted
 
@@ -35,9 +35,19 @@ class CancelOutcome:
 
 
 class RelayCall:
+    """`plain`: straight to the LLM gateway, and straight back."""
+
     def __init__(
-        self, node: Node, queue: FrameQueue, envelope: Envelope, trip: Callable[[Interrupt], None]
+        self,
+        node: Node,
+        queue: FrameQueue,
+        envelope: Envelope,
+        trip: Callable[[Interrupt], None],
+        *,
+        plain: bool = False,
     ) -> None:
+        self._first: Service = "llm_gateway" if plain else "prompt_builder"
+        self._plain = plain
         self._node = node
         self._queue = queue
         self._envelope = envelope
@@ -55,7 +65,7 @@ class RelayCall:
 
         def encode() -> bytes:
             sent = envelope.model_copy(update={"sent_at": clock.wall()})
-            payload = PromptHandoff(envelope=sent, chat=chat).encode()
+            payload = self._handoff(sent, chat).encode()
             if len(payload) > max_bytes:
                 text = f"The request takes {len(payload)} bytes on the bus; {max_bytes} fit. Send less text."
                 raise RequestFailed.because("request_too_large", text, param="messages")
@@ -65,16 +75,34 @@ class RelayCall:
             ack = await hand_on(
                 self._node.bus,
                 clock,
-                subjects.prompt(envelope.request_id),
+                self._first_subject,
                 encode,
-                to="prompt_builder",
+                to=self._first,
                 deadline=envelope.deadline,
             )
         except RequestFailed as failed:
             self.over = failed.error.code != "stop_unresponsive"  # that one may still wake up and begin
             raise
-        self._now_held_by("prompt_builder", ack.instance)
+        self._now_held_by(self._first, ack.instance)
         return ack.instance
+
+    @property
+    def _first_subject(self) -> str:
+        request_id = self._envelope.request_id
+        return subjects.gateway(request_id) if self._plain else subjects.prompt(request_id)
+
+    def _handoff(self, envelope: Envelope, chat: ChatRequest) -> Handoff:
+        if not self._plain:
+            return PromptHandoff(envelope=envelope, chat=chat)
+        prompt = Prompt(
+            messages=chat.messages,
+            tools=chat.tools,
+            template_variables=chat.template_variables,
+            rendering=chat.rendering,
+            token_ids=chat.token_ids,
+            add_special_tokens=chat.add_special_tokens,
+        )
+        return GatewayHandoff(envelope=envelope, chat=chat, prompt=prompt, plain=True)
 
     async def begin(self) -> Prologue:
         """Waits until an engine (or the cache) answers. Raises RequestFailed or Interrupted."""
@@ -82,7 +110,8 @@ class RelayCall:
             frame = await self._next()
             if isinstance(frame, Prologue):
                 self.prologue = frame
-                self._watch(("output_guardrails", frame.guard), ("llm_gateway", frame.gateway))
+                guards = () if self._plain else (("output_guardrails", frame.guard),)
+                self._watch(*guards, ("llm_gateway", frame.gateway))
                 return frame
             if isinstance(frame, Held):
                 self._now_held_by(frame.stop, frame.sender)
@@ -149,10 +178,11 @@ class RelayCall:
         overtake the handoff that it is meant for."""
         outcome = CancelOutcome()
         cancel = Cancel(request_id=self._envelope.request_id, reason=reason, run_id=self._envelope.run_id)
+        enough = 1 if self._plain else 3
         cached = self.prologue is not None and self.prologue.cache != "none"
         for _ in range(1 if cached else 3):
             try:
-                acks = await broadcast_cancel(self._node.bus, cancel, timeout=0.7, enough=3)
+                acks = await broadcast_cancel(self._node.bus, cancel, timeout=0.7, enough=enough)
             except BusError as error:
                 self._node.log.warning("cancel of %s not sent: %s", cancel.request_id, error)
                 break

@@ -102,7 +102,10 @@ class RelayEndpoint:
             raw = parse_json(body)
         except NotJson as error:
             raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-        return self._read_json(raw)
+        question = self._read_json(raw)
+        if self._parts.settings.plain_gateway:
+            _check_plain(question)
+        return question
 
     def _envelope(
         self, exchange: Exchange, tenant: Tenant, question: Question, trace: RequestTrace
@@ -124,6 +127,16 @@ class RelayEndpoint:
     ) -> None:
         trace.attributes["error"] = failed.error.code
         await trace.close(exchange.request_id, tenant.tenant_id, status="error", last_byte=trace.wall())
+
+
+def _check_plain(question: Question) -> None:
+    """What the stops do that a plain gateway leaves out. Raises RequestFailed."""
+    chat = question.chat
+    named = ("conversation_id", chat.continue_conversation), ("retrieval", chat.retrieval == "on")
+    for param, is_asked in named:
+        if is_asked:
+            text = f"{param}: a plain gateway has no stored conversations or documents. Leave it out."
+            raise RequestFailed.because("unsupported_parameter", text, stop="edge_api", param=param)
 
 
 def _forbids_storing(cache_control: str | None) -> bool:

@@ -28,6 +28,9 @@ class EdgeSettings(ServiceSettings):
     """NATS closes the connection on a payload at its limit plus headers: stay below it."""
     default_max_tokens: int = Field(default=1024, ge=1)
     """What an answer without a bound may have, as the engines hold it: reserved for a key's first answers."""
+    plain_gateway: bool = False
+    """Requests go straight to the LLM gateway and answers straight back: no prompt builder, no guardrails, no
+    replicas of our own. Keys, limits, cache and ledger stay."""
     max_in_flight: int = Field(default=512, ge=1)
 
     header_timeout: float = Field(default=10.0, gt=0)

@@ -37,7 +37,7 @@ from baton_edge_api.exchange import exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import CONTENT_TYPE, Metrics
-from baton_edge_api.readiness import missing_parts
+from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_questions import ask
@@ -90,7 +90,8 @@ class SideEndpoints:
         return to_response(json_answer({"status": "alive"}))
 
     async def readyz(self, request: Request) -> Response:
-        missing = await missing_parts(self.node, self.ring, self.replicas)
+        relay = PLAIN if self.settings.plain_gateway else RELAY
+        missing = await missing_parts(self.node, self.ring, self.replicas, relay)
         if not missing:
             return to_response(json_answer({"status": "ready", "missing": []}))
         text = f"A question would not be answered now. Missing: {', '.join(missing)}."

@@ -61,3 +61,10 @@ def test_a_bad_development_key_is_refused(key: str) -> None:
 def test_an_unknown_service_is_named_with_those_there_are() -> None:
     with pytest.raises(CliError, match=r"no service 'guardrail'.*input_guardrails"):
         read_settings({}, without=("guardrail",))
+
+
+def test_a_plain_gateway_is_what_answers_without_models() -> None:
+    settings = read_settings({}, plain_gateway=True)
+    assert settings.services == {"edge_api", "llm_gateway", "after_answer", "trace_console"}
+    assert settings.complete
+    assert not read_settings({}, plain_gateway=True, without=("trace-console",)).complete

@@ -32,6 +32,10 @@ def up(
         list[str] | None, typer.Option(help="Start this service, and only those named so.")
     ] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave this service out (repeatable).")] = None,
+    gateway: Annotated[
+        bool,
+        typer.Option("--gateway", help="A plain gateway to the servers of the catalog; no models run here."),
+    ] = False,
 ) -> None:
     """Start the whole system and keep it running; Ctrl-C stops it."""
     settings = read_settings(
@@ -40,6 +44,7 @@ def up(
         only=tuple(only or ()),
         without=tuple(without or ()),
         models=tuple(model or ()),
+        plain_gateway=gateway,
     )
     settings.home.prepare()
     try:

@@ -111,6 +111,8 @@ def _environment(service: Service, settings: UpSettings, nats_url: str, secrets:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",  # weights are here; no library may look for newer ones in passing
     }
+    if settings.plain_gateway:
+        environment["BATON_PLAIN_GATEWAY"] = "1"
     if service in _VAULT_HOLDERS:
         environment["BATON_VAULT_KEY"] = secrets.vault_key
     if service != "engine_worker":

@@ -13,6 +13,8 @@ from baton_cli.home import Home, wants_large
 from baton_contracts.subjects import Service
 
 SERVICES: tuple[Service, ...] = get_args(Service)
+PLAIN_GATEWAY: tuple[Service, ...] = ("edge_api", "llm_gateway", "after_answer", "trace_console")
+"""What is left of it where only other servers answer."""
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -28,11 +30,13 @@ class UpSettings:
     extra_models: tuple[str, ...]
     services: frozenset[Service]
     num_cores: int
+    plain_gateway: bool = False
+    """Requests go from the edge straight to the LLM gateway."""
 
     @property
     def complete(self) -> bool:
         """False if services were left out on purpose: then nobody waits for readiness."""
-        return len(self.services) == len(SERVICES)
+        return len(self.services) == len(PLAIN_GATEWAY if self.plain_gateway else SERVICES)
 
     @property
     def url(self) -> str:
@@ -48,6 +52,7 @@ def read_settings(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
     models: tuple[str, ...] = (),
+    plain_gateway: bool = False,
 ) -> UpSettings:
     """Raises CliError with a sentence that names the bad value."""
     return UpSettings(
@@ -58,8 +63,9 @@ def read_settings(
         dev_key=_dev_key(environment.get("BATON_DEV_KEY") or None),
         large_model=large and wants_large(environment),
         extra_models=models,
-        services=_services(only, without),
+        services=_services(only, without, PLAIN_GATEWAY if plain_gateway else SERVICES),
         num_cores=available_cores(),
+        plain_gateway=plain_gateway,
     )
 
 
@@ -87,10 +93,12 @@ def _dev_key(key: str | None) -> str | None:
     return key
 
 
-def _services(only: tuple[str, ...], without: tuple[str, ...]) -> frozenset[Service]:
+def _services(
+    only: tuple[str, ...], without: tuple[str, ...], unless_named: tuple[Service, ...]
+) -> frozenset[Service]:
     named = {name: name.replace("-", "_") for name in (*only, *without)}
     for given, name in named.items():
         if name not in SERVICES:
             raise CliError(f"There is no service {given!r}. The services are: {', '.join(SERVICES)}.")
-    chosen = {named[name] for name in only} or set(SERVICES)
+    chosen = {named[name] for name in only} or set(unless_named)
     return frozenset(cast("set[Service]", chosen - {named[name] for name in without}))
