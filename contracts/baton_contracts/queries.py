@@ -19,6 +19,9 @@ MAX_TEXTS = 256
 """Of one EmbedQuery."""
 
 
+UsageBy = Literal["key", "team", "model", "day"]
+
+
 class EmbedQuery(WireModel):
     """On `embed.RID`, queue group embedder. Texts, or the same as ids of the embedder's own tokenizer."""
 
@@ -64,11 +67,31 @@ class BooksQuery(WireModel):
     """On `books.RID`, queue group after_answer. Answers include every record stored in AFTER before the
     question came (read your own writes). `delete_response` answers with what it deleted."""
 
-    kind: Literal["conversation", "usage", "response", "response_chain", "delete_response"]
+    kind: Literal["conversation", "usage", "usage_sums", "response", "response_chain", "delete_response"]
     tenant_id: str
     conversation_id: str | None = None
     request_id: RequestId | None = None
+    by: tuple[UsageBy, ...] = Field(
+        default=(), max_length=4, description="Of usage_sums: what is told apart."
+    )
+    since: float = Field(default=0, ge=0, description="Of usage_sums: Unix time in seconds.")
+    until: float | None = Field(default=None, description="Of usage_sums: before this time; None: now.")
     response_id: str | None = Field(default=None, max_length=64, description="Of the last three kinds.")
+
+
+class UsageSum(WireModel):
+    """Ledger rows added up. What was not told apart is None."""
+
+    key_id: str | None = None
+    team: str | None = None
+    model: str | None = None
+    day: str | None = Field(default=None, description="2026-11-29, by UTC.")
+    requests: int = Field(ge=0)
+    attempts: int = Field(ge=0, description="Ledger rows.")
+    prompt_tokens: int = Field(ge=0)
+    cached_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(ge=0)
+    cost_picos: int = Field(ge=0, description="Pico-dollars.")
 
 
 class StoredTurn(WireModel):
@@ -100,6 +123,7 @@ class BooksReply(WireModel):
         "previous one to get more. None: there is none, or it was deleted.",
     )
     usage: tuple[UsageRecord, ...] = ()
+    sums: tuple[UsageSum, ...] = ()
     error: ErrorBody | None = None
 
 

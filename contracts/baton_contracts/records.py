@@ -40,6 +40,12 @@ class UsageRecord(WireModel):
         description="Stored by the engine worker because the gateway that owned the attempt was lost. The "
         "gateway's own record takes its place.",
     )
+    cost_picos: int | None = Field(
+        default=None,
+        ge=0,
+        lt=2**63,
+        description="Pico-dollars (10⁻¹² USD). None: what the catalog says of the model, when it is stored.",
+    )
     started_at: float = Field(description="Unix time in seconds.")
     ended_at: float
 

@@ -23,6 +23,7 @@ def usage_record(**changes: object) -> UsageRecord:
         usage=Usage(prompt_tokens=42, cached_tokens=16, completion_tokens=7),
         outcome="finished",
         finish_reason="stop",
+        cost_picos=960_000,
         started_at=1000.0,
         ended_at=1000.5,
     )

@@ -64,6 +64,7 @@ def totals(trace: TraceView) -> str:
         _figure("total", summary.get("total_ms", trace.total_ms), "ms"),
         _plain("prompt", summary.get("prompt_tokens"), "tokens"),
         _plain("answer", summary.get("completion_tokens"), "tokens"),
+        _plain("cost $", summary.get("cost_usd")).replace("$ ", "$"),
         _plain("model", summary.get("model")),
         _plain("on", summary.get("replica")),
         _plain("finish", summary.get("finish_reason")),

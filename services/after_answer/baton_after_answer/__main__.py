@@ -20,6 +20,7 @@ from baton_after_answer.pull import PullInbox
 from baton_after_answer.queue_setup import CONSUMER, ensure_queue
 from baton_after_answer.retention import forget_old
 from baton_after_answer.settings import Settings
+from baton_common.catalog import catalog_of, catalog_or_exit
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_common.responder import Responder
@@ -61,6 +62,7 @@ def wire(settings: Settings) -> Wire:
             on_commit=barrier.note_commit,
             ensure_queue=make_queue,
             retry_seconds=settings.after_retry_seconds,
+            price_of=catalog_of(settings.home).price_of,
         )
         desk = BooksDesk(books, barrier=barrier.wait, in_thread=in_thread, clock=node.clock)
         node.add(
@@ -106,6 +108,7 @@ async def _bring_up_to_date(node: Node, engine: Engine) -> None:
 
 def main() -> None:
     settings = load_settings(Settings)
+    catalog_or_exit(settings.home)
     run_service("after_answer", settings, wire(settings))
 
 

@@ -50,6 +50,9 @@ class BooksDesk:
                 return BooksReply(turns=books.conversation(tenant_id, query.conversation_id or ""))
             case "usage":
                 return BooksReply(usage=books.usage(tenant_id, query.request_id))
+            case "usage_sums":
+                until = self._clock.wall() if query.until is None else query.until
+                return BooksReply(sums=books.usage_sums(tenant_id, query.by, query.since, until))
             case "response":
                 return BooksReply(responses=books.response(tenant_id, response_id))
             case "response_chain":
@@ -60,7 +63,7 @@ class BooksDesk:
 
 
 def _require_id(query: BooksQuery) -> None:
-    if query.kind == "usage":
+    if query.kind in ("usage", "usage_sums"):
         return
     param = "conversation_id" if query.kind == "conversation" else "response_id"
     if not getattr(query, param):

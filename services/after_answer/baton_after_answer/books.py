@@ -27,10 +27,11 @@ from sqlalchemy.sql.dml import Insert
 
 from baton_after_answer.records import Row
 from baton_after_answer.schema import ledger, rejected, responses, turns
+from baton_after_answer.usage_sums import sums_statement, usage_sum
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.prompt import ToolCall
-from baton_contracts.queries import StoredResponse, StoredTurn
+from baton_contracts.queries import StoredResponse, StoredTurn, UsageBy, UsageSum
 from baton_contracts.records import StoredMessage, UsageRecord
 
 MAX_USAGE_ROWS = 500
@@ -165,6 +166,12 @@ class Books:
         """The rows of one request by attempt, or the tenant's newest ones."""
         return tuple(_usage_record(row) for row in self._rows(usage_statement(tenant_id, request_id)))
 
+    def usage_sums(
+        self, tenant_id: str, by: Sequence[UsageBy], since: float, until: float
+    ) -> tuple[UsageSum, ...]:
+        statement = sums_statement(self._engine.dialect.name, tenant_id, by, since, until)
+        return tuple(usage_sum(row) for row in self._rows(statement))
+
     def response(self, tenant_id: str, response_id: str) -> tuple[StoredResponse, ...]:
         found = self._rows(response_statement(tenant_id, response_id))
         return tuple(_stored_response(row, body=row["body"]) for row in found)
@@ -256,6 +263,7 @@ def _usage_record(row: RowMapping) -> UsageRecord:
         finish_reason=row["finish_reason"],
         error_code=row["error_code"],
         stand_in=row["stand_in"],
+        cost_picos=row["cost_picos"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
     )

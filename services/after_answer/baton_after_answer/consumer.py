@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from baton_after_answer.books import BooksAway, Entry, RowRefused
+from baton_after_answer.pricing import PriceOf, priced
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_after_answer.receipts import span_batches
 from baton_after_answer.records import Record, ledger_row, parse_record, rejected_row, response_row, turn_row
@@ -57,6 +58,7 @@ class Consumer:
         on_commit: Callable[[], None],
         ensure_queue: Callable[[], Awaitable[None]],
         retry_seconds: float,
+        price_of: PriceOf,
     ) -> None:
         self._inbox = inbox
         self._instance = instance
@@ -66,6 +68,7 @@ class Consumer:
         self._on_commit = on_commit
         self._ensure_queue = ensure_queue
         self._retry_seconds = retry_seconds
+        self._price_of = price_of
         self._idle = asyncio.Event()
         self.counts = Counts()
 
@@ -89,7 +92,7 @@ class Consumer:
     async def settle(self, batch: Sequence[Delivery]) -> None:
         """Decides the fate of each message of `batch`."""
         taken_at = self._clock.wall()
-        items = [_open(delivery) for delivery in batch]
+        items = [self._open(delivery) for delivery in batch]
         try:
             await self._write(self._entry(items))
         except BooksAway as error:
@@ -98,6 +101,13 @@ class Consumer:
             await self._refused(items, str(error))
         else:
             await self._committed(items, taken_at)
+
+    def _open(self, delivery: Delivery) -> Item:
+        try:
+            record = parse_record(delivery.subject, delivery.payload)
+        except MalformedMessage as error:
+            return Item(delivery, None, str(error))
+        return Item(delivery, priced(record, self._price_of))
 
     def _entry(self, items: Sequence[Item]) -> Entry:
         now = self._clock.wall()
@@ -164,10 +174,3 @@ class Consumer:
             await self._ensure_queue()
         except BusError as error:
             log.warning("queue AFTER is away: %s", error)
-
-
-def _open(delivery: Delivery) -> Item:
-    try:
-        return Item(delivery, parse_record(delivery.subject, delivery.payload))
-    except MalformedMessage as error:
-        return Item(delivery, None, str(error))

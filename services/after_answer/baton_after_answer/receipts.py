@@ -64,6 +64,7 @@ def _attributes(record: Record) -> dict[str, AttributeValue]:
         return {
             "attempt": record.attempt,
             "outcome": record.outcome,
+            "cost_picos": record.cost_picos or 0,
             "prompt_tokens": record.usage.prompt_tokens,
             "cached_tokens": record.usage.cached_tokens,
             "completion_tokens": record.usage.completion_tokens,

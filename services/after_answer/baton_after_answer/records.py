@@ -54,6 +54,7 @@ def ledger_row(record: UsageRecord, written_at: float) -> Row:
         "finish_reason": record.finish_reason,
         "error_code": record.error_code,
         "stand_in": record.stand_in,
+        "cost_picos": record.cost_picos,
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "written_at": written_at,

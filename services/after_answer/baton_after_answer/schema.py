@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Double,
@@ -40,13 +41,14 @@ ledger = Table(
     Column("finish_reason", String(32)),
     Column("error_code", String(64)),
     Column("stand_in", Boolean, nullable=False, server_default=false()),
+    Column("cost_picos", BigInteger),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double, nullable=False),
     Column("written_at", Double, nullable=False),
     Index("ledger_by_time", "tenant_id", "ended_at"),
 )
 """One row for each engine attempt or cache hit: what was used, by whom, on what. `stand_in`: an engine worker
-stored it for a gateway that was lost; the gateway's own word takes its place."""
+stored it for a gateway that was lost; the gateway's own word takes its place. `cost_picos`: pico-dollars."""
 
 turns = Table(
     "turns",

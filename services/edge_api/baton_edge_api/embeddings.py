@@ -33,6 +33,8 @@ from baton_edge_api.exchange import Exchange, exchange_of, header
 from baton_edge_api.front import send_answer
 from baton_edge_api.interruption import Interrupt, Interrupted, Interruption
 from baton_edge_api.keys import KeyRing
+from baton_edge_api.limits.admission import Admission, Asked
+from baton_edge_api.limits.prompt_count import estimate_text
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.request_trace import RequestTrace
@@ -49,6 +51,7 @@ class EmbeddingParts:
     ring: KeyRing
     embedders: EmbedderBoard
     records: RecordLog
+    admission: Admission
     metrics: Metrics
     settings: EdgeSettings
 
@@ -79,7 +82,13 @@ class EmbeddingsEndpoint:
             status = "error"
             try:
                 work = await self._read(scope, receive, exchange, tenant, trace)
-                await self._run(work, receive, trace)
+                grant = await parts.admission.admit(tenant, _asked(work), exchange)
+                try:
+                    await self._run(work, receive, trace)
+                finally:
+                    if work.prompt_tokens:
+                        await grant.settle(Usage(prompt_tokens=work.prompt_tokens), work.model.name)
+                    await grant.release()
                 answer = await asyncio.to_thread(_whole_answer, work)
                 await send_answer(send, answer)
                 status = "ok"
@@ -198,6 +207,15 @@ class EmbeddingsEndpoint:
         )
         self._parts.metrics.embedded(work.model.name, work.prompt_tokens)
         await self._parts.records.keep_usage(record, self._parts.settings.record_seconds)
+
+
+def _asked(work: _Work) -> Asked:
+    async def count() -> int:
+        """Texts by their characters, on the high side: only the embedder could say it exactly."""
+        inputs = work.wire.input
+        return sum(estimate_text(one) if isinstance(one, str) else len(one) for one in inputs)
+
+    return Asked(work.wire.model, count, max_output_tokens=0)
 
 
 def _whole_answer(work: _Work) -> Answer:

@@ -155,10 +155,15 @@ def _v1_paths() -> dict[str, Any]:
         "/v1/usage": {
             "get": _operation(
                 "getUsage",
-                "Ledger rows of a request.",
-                _any_json("The rows."),
+                "Ledger rows of a request, or with `by` sums over a time.",
+                _any_json("The rows, or the sums."),
                 key=True,
-                parameters=[request],
+                parameters=[
+                    request,
+                    _parameter("by", "query", "What sums tell apart: key, team, model, day, with commas."),
+                    _parameter("since", "query", "A day (UTC), an ISO 8601 time or Unix seconds."),
+                    _parameter("until", "query", "Before this time; now, if left out."),
+                ],
             )
         },
         "/v1/documents": {"post": document, "delete": removal},

@@ -41,6 +41,7 @@ from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_questions import ask
+from baton_edge_api.usage_question import sums_object, sums_query
 from baton_edge_api.validation import explain
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -115,18 +116,18 @@ class SideEndpoints:
     def _tenant(self, request: Request) -> Tenant:
         return self.ring.tenant_of(header(request.scope, b"authorization"))
 
-    def _served(self) -> list[ServedModel]:
-        return self.replicas.models() + self.embedders.models()
+    def _served(self, tenant: Tenant) -> list[ServedModel]:
+        """Those that the key may ask for."""
+        served, allowed = self.replicas.models() + self.embedders.models(), self.ring.models_of(tenant.key_id)
+        return [model for model in served if not allowed or model.name in allowed]
 
     async def models(self, request: Request) -> Response:
-        self._tenant(request)
-        cards = [_model_card(model) for model in self._served()]
+        cards = [_model_card(model) for model in self._served(self._tenant(request))]
         return to_response(json_answer({"object": "list", "data": cards}))
 
     async def model(self, request: Request) -> Response:
-        self._tenant(request)
-        wanted = request.path_params["name"]
-        for model in self._served():
+        tenant, wanted = self._tenant(request), request.path_params["name"]
+        for model in self._served(tenant):
             if model.name == wanted:
                 return to_response(json_answer(_model_card(model)))
         text = "No such model is served now. GET /v1/models lists those that are."
@@ -161,6 +162,9 @@ class SideEndpoints:
 
     async def usage(self, request: Request) -> Response:
         tenant = self._tenant(request)
+        if "by" in request.query_params:
+            query = sums_query(tenant.tenant_id, request.query_params)
+            return to_response(json_answer(sums_object(await self._books(request, query))))
         wanted = _request_id(request.query_params.get("request_id", ""), "request_id")
         query = BooksQuery(kind="usage", tenant_id=tenant.tenant_id, request_id=wanted)
         reply = await self._books(request, query)

@@ -48,7 +48,9 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         parts = RelayParts(desk, ring, record_log, limits.admission, metrics, settings)
         chat = RelayEndpoint(parts, chat_reader(settings))
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
-        embeddings = EmbeddingsEndpoint(EmbeddingParts(desk, ring, embedders, record_log, metrics, settings))
+        embeddings = EmbeddingsEndpoint(
+            EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
+        )
         side = SideEndpoints(node, ring, replicas, embedders, metrics, settings, document_bytes())
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))

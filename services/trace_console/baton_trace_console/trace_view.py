@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from baton_common.money import dollars
 from baton_contracts.spans import STOPS, AttributeValue, Span, SpanBatch
 from baton_trace_console.coverage import covered_seconds, intervals_by_stop, largest_gap
 
@@ -59,6 +60,7 @@ def summary(spans: Sequence[Span], now: float) -> dict[str, Any]:
         "replica": engine[-1].instance if engine else _attribute(spans, "replica", (9, 6, 5)),
         "prompt_tokens": _attribute(spans, "prompt_tokens", (7, 9, 10, 5)),
         "completion_tokens": _attribute(spans, "completion_tokens", (7, 9, 10, 5)),
+        "cost_usd": _cost(spans),
         "finish_reason": _attribute(spans, "finish_reason", (9, 8, 7)),
         "stops": sorted({span.stop for span in spans}),
         "stop_ms": {str(stop): _ms(covered_seconds(by_stop[stop])) for stop in sorted(by_stop)},
@@ -73,6 +75,12 @@ def _attribute(spans: Sequence[Span], name: str, stops: Sequence[int]) -> Attrib
             if span.stop == stop and name in span.attributes:
                 return span.attributes[name]
     return None
+
+
+def _cost(spans: Sequence[Span]) -> str | None:
+    """Of all attempts together, as the ledger has it."""
+    costs = [span.attributes["cost_picos"] for span in spans if "cost_picos" in span.attributes]
+    return dollars(sum(cost for cost in costs if isinstance(cost, int))) if costs else None
 
 
 def _status(spans: Sequence[Span], now: float) -> str:

@@ -26,6 +26,7 @@ from baton_after_answer.books import (
 from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.records import ledger_row, rejected_row, response_row, turn_row
 from baton_after_answer.schema import ledger, metadata, turns
+from baton_after_answer.usage_sums import sums_statement
 from baton_contracts.prompt import ToolCall
 from baton_contracts.records import StoredMessage
 from tests.support.after_records import ACME, RIVAL, conversation_record, response_record, usage_record
@@ -214,3 +215,40 @@ def test_the_statements_are_right_in_both_dialects(dialect: object) -> None:
         assert "tenant_id = " in str(statement.compile(dialect=dialect))  # type: ignore[arg-type]
     assert "conversation_id = " in str(conversation_statement("acme", "c").compile(dialect=dialect))  # type: ignore[arg-type]
     assert turns.primary_key.columns.keys()[0] == ledger.primary_key.columns.keys()[0] == "tenant_id"
+
+
+DAY = 86_400.0
+
+
+def test_usage_is_summed_by_what_is_told_apart(engine: Engine) -> None:
+    books = Books(engine)
+    records = [
+        usage_record(ended_at=10 * DAY),
+        usage_record(ended_at=11 * DAY - 0.5, model="qwen2.5-coder-0.5b", cost_picos=40_000_000),
+        usage_record(ended_at=11 * DAY, attempt=1, request_id=RID, cost_picos=None),
+        usage_record(ended_at=11 * DAY, attempt=2, request_id=RID),
+        usage_record(ended_at=11 * DAY, tenant=RIVAL),
+        usage_record(ended_at=12 * DAY),
+    ]
+    books.write(Entry(ledger=[ledger_row(record, 1.0) for record in records]))
+    (total,) = books.usage_sums("acme", (), 10 * DAY, 12 * DAY)
+    assert (total.requests, total.attempts, total.completion_tokens) == (3, 4, 28)
+    assert (total.prompt_tokens, total.cached_tokens, total.cost_picos) == (168, 64, 41_920_000)
+    by_day = books.usage_sums("acme", ("day",), 10 * DAY, 12 * DAY)
+    assert [(one.day, one.requests, one.cost_picos) for one in by_day] == [
+        ("1970-01-11", 2, 40_960_000),
+        ("1970-01-12", 1, 960_000),
+    ]
+    by_model = books.usage_sums("acme", ("key", "model"), 0, 13 * DAY)
+    assert [(one.key_id, one.model, one.attempts) for one in by_model] == [
+        ("key_acme", "qwen2.5-coder-0.5b", 1),
+        ("key_acme", "smollm2-135m", 4),
+    ]
+    assert books.usage_sums("nobody", ("team",), 0, 13 * DAY) == ()
+
+
+def test_sums_are_postgresql_too() -> None:
+    text = str(
+        sums_statement("postgresql", "acme", ("day", "team"), 0, 1).compile(dialect=postgresql.dialect())
+    )
+    assert "floor(ledger.ended_at /" in text

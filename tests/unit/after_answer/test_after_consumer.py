@@ -13,6 +13,7 @@ from baton_after_answer.books import BooksAway, Entry, RowRefused
 from baton_after_answer.consumer import Consumer
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_common.bus import BusMessage
+from baton_common.catalog import load_catalog
 from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
 from baton_common.memory_bus import MemoryBus
@@ -51,6 +52,7 @@ class Desk:
             on_commit=lambda: self.events.append("noted"),
             ensure_queue=self._ensure_queue,
             retry_seconds=2.0,
+            price_of=load_catalog().price_of,
         )
 
     def delivery(self, record: UsageRecord | ConversationRecord, number: int = 1) -> Delivery:
@@ -237,3 +239,16 @@ async def test_a_question_without_a_response_is_told_so(kind: str) -> None:
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery.model_validate({"kind": kind, "tenant_id": "acme"}))
     assert caught.value.error.param == "response_id"
+
+
+async def test_a_row_without_a_cost_gets_the_catalogs_and_a_cached_answer_costs_nothing() -> None:
+    desk = Desk()
+    consumer = await desk.build()
+    own = usage_record(cost_picos=5)
+    silent = usage_record(cost_picos=None)
+    cached = usage_record(cost_picos=None, outcome="cache_hit", replica="cache")
+    unknown = usage_record(cost_picos=None, model="nobody's")
+    records = (own, silent, cached, unknown)
+    await consumer.settle([desk.delivery(record, number) for number, record in enumerate(records, 1)])
+    # (42 − 16) × 0.02 + 16 × 0.01 + 7 × 0.04 dollars for a million tokens
+    assert [row["cost_picos"] for row in desk.written[0].ledger] == [5, 960_000, 0, 0]

@@ -113,6 +113,7 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "replica": "engine_worker-00000001",
         "prompt_tokens": 42,
         "completion_tokens": 7,
+        "cost_usd": None,
         "finish_reason": "stop",
         "stops": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
         "stop_ms": {str(stop): pytest.approx(10, abs=0.01) for stop in range(1, 11)},
@@ -175,3 +176,11 @@ def test_the_status_tells_how_it_went_or_that_it_goes_on(spans: list[Span], age:
 def test_what_no_stop_has_told_is_null() -> None:
     found = summary([make_span(2, T0, T0 + 0.001, status="error")], now=T0 + 1)
     assert [found[key] for key in ("ttft_ms", "tpot_ms", "model", "replica", "finish_reason")] == [None] * 5
+
+
+def test_the_cost_is_that_of_all_attempts() -> None:
+    spans = [
+        make_span(10, T0, T0 + 1, "ledger", attributes={"cost_picos": 960_000}),
+        make_span(10, T0, T0 + 1, "ledger", attributes={"cost_picos": 40_000}),
+    ]
+    assert summary(spans, T0 + 2)["cost_usd"] == "0.000001"

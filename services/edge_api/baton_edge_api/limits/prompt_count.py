@@ -28,5 +28,10 @@ async def count_prompt_tokens(bus: Bus, request_id: str, chat: ChatRequest, mode
     return reply.num_tokens
 
 
+def estimate_text(text: str) -> int:
+    """Of a text alone, with what a model puts at its ends."""
+    return -(-len(text) // CHARACTERS_A_TOKEN) + 2
+
+
 def estimate(prompt: Prompt) -> int:
     return -(-prompt.num_characters // CHARACTERS_A_TOKEN) + MESSAGE_TOKENS * len(prompt.messages)

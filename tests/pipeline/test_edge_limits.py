@@ -1,0 +1,153 @@
+"""Limits at the edge beside cases A10 to A15: models, aliases, broken answers, a store that is away, and
+requests that no limit concerns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from baton_common.bus import BusMessage
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.errors import ErrorBody
+from baton_contracts.identifiers import subject_token
+from baton_contracts.limits import Budget, LimitRule, model_party
+from baton_contracts.tokens import TokensQuery, TokensReply
+from baton_edge_api.limits import admission as admission_module
+from baton_edge_api.limits import lane as lane_module
+from baton_edge_api.limits.bucket import NatsBucket
+from tests.support.edge_process import QUESTION, Turn
+from tests.support.limited_edges import CHAT, Held, limited_edges
+from tests.support.relay import eventually
+from tests.support.scripted_embedder import MODEL as EMBEDDING_MODEL
+from tests.support.scripted_embedder import scripted_embedder
+
+MODEL = "smollm2-135m"
+
+
+async def test_the_prompt_is_counted_by_the_models_own_tokenizer(nats_url: str) -> None:
+    async with limited_edges(nats_url, LimitRule(tokens_per_minute=1000)) as limited:
+        asked: list[TokensQuery] = []
+
+        def answer(message: BusMessage) -> None:
+            asked.append(TokensQuery.decode(message.payload))
+            reply = TokensReply(num_tokens=77).encode()
+            tasks.append(asyncio.ensure_future(limited.bus.publish(message.reply, reply)))
+
+        tasks: list[asyncio.Future[None]] = []
+        await limited.bus.subscribe(f"{subjects.ROOT}.tokens.{subject_token(MODEL)}.*", answer)
+        response = await limited.first.ask(model="auto", max_tokens=100)
+        assert response.headers["x-ratelimit-remaining-tokens"] == str(1000 - 77 - 100)
+        assert [(query.model, query.want) for query in asked] == [(MODEL, "count")]
+        assert asked[0].prompt.messages[0].text == "Hello?"
+        await asyncio.gather(*tasks)
+
+
+async def test_a_model_is_limited_for_all_and_an_alias_counts_for_the_one_that_answered(
+    nats_url: str,
+) -> None:
+    party = model_party("qwen2.5-coder-0.5b")
+    rules = {party: LimitRule(requests_per_minute=2)}
+    async with limited_edges(nats_url, LimitRule(), rules=rules) as limited:
+        for _ in range(5):  # the small model answers
+            assert (await limited.first.ask(model="auto")).status_code == 200
+        assert (await limited.use(party)).requests == 0
+        other = await limited.first.ask(model=MODEL)
+        assert "x-ratelimit-limit-requests" not in other.headers
+    async with limited_edges(nats_url, LimitRule(), _large, rules=rules) as limited:
+        for _ in range(2):
+            assert (await limited.first.ask(model="auto")).status_code == 200
+        refused = await limited.first.ask(model="auto")
+        assert refused.status_code == 429
+        assert refused.json()["error"]["message"].startswith("This model may have 2 requests a minute")
+
+
+async def _large(turn: Turn) -> None:
+    await turn.prologue(model="qwen2.5-coder-0.5b")
+    await turn.data("Hi.")
+    await turn.end()
+
+
+async def test_an_answer_that_breaks_off_is_charged_with_what_came(nats_url: str) -> None:
+    async def breaks_off(turn: Turn) -> None:
+        await turn.prologue()
+        for _ in range(40):
+            await turn.data("word ")
+        await turn.error(ErrorBody(code="upstream_error", message="Gone.", stop="llm_gateway"))
+
+    rule = LimitRule(
+        requests_per_minute=9, tokens_per_minute=999, concurrent=1, budget=Budget(picos=10**9, period="total")
+    )
+    async with limited_edges(nats_url, rule, breaks_off) as limited:
+        assert "error" in (await limited.first.ask(stream=True, max_tokens=60, model=MODEL)).text
+        await limited.first.edge.finished()
+        state = await limited.use()
+        assert (state.requests, state.seats, state.held_picos) == (1, 0, 0)
+        assert state.tokens == 10 + 40  # the prompt as it was counted on entry
+        assert state.spent_picos == 40 * 40_000  # as the ledger: no count of the prompt came
+
+
+async def test_a_key_may_be_for_some_models_only(nats_url: str) -> None:
+    async with limited_edges(nats_url, LimitRule(), key={"models": ("default", MODEL)}) as limited:
+        assert (await limited.first.ask(model=MODEL)).status_code == 200
+        refused = await limited.first.ask(model="auto")
+        assert (refused.status_code, refused.json()["error"]["param"]) == (403, "model")
+        assert "but: default, smollm2-135m" in refused.json()["error"]["message"]
+        assert limited.num_turns == 1
+
+
+async def test_without_a_limit_the_bucket_is_never_asked(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> tuple[bytes, int]:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(NatsBucket, "read", never)
+    async with limited_edges(nats_url, LimitRule()) as limited:
+        answer = await limited.first.ask()
+        assert answer.status_code == 200
+        assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
+
+
+async def test_a_store_that_is_away_closes_limited_keys_and_loses_nothing(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> int:
+        raise BusError("baton_limits", "no answer")
+
+    script = Held(prompt_tokens=10, completion_tokens=5)
+    async with limited_edges(nats_url, LimitRule(concurrent=2, tokens_per_minute=900), script) as limited:
+        body = QUESTION | {"stream": True, "max_tokens": 50}
+        async with limited.first.client.stream("POST", CHAT, json=body) as stream:
+            with monkeypatch.context() as patched:
+                patched.setattr(lane_module, "RETRY_SECONDS", 0.01)
+                patched.setattr(admission_module, "SETTLE_SECONDS", 0.01)
+                patched.setattr(NatsBucket, "replace", away)
+                refused = await limited.first.ask(max_tokens=50)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                assert refused.json()["error"]["code"] == "bus_unavailable"
+                script.go_on.set()
+                assert (await stream.aread()).endswith(b"data: [DONE]\n\n")
+            assert (await limited.use()).seats == 1
+        assert (await limited.first.ask(max_tokens=50)).status_code == 200
+        state = await limited.use()
+        assert (state.seats, state.tokens) == (0, 15 + 15)
+
+
+async def test_embeddings_count_too(nats_url: str) -> None:
+    """Reserved by characters, settled with the embedder's count."""
+    async with (
+        limited_edges(nats_url, LimitRule(tokens_per_minute=60)) as limited,
+        scripted_embedder(limited.bus),
+    ):
+        edge = limited.first.edge
+        await eventually(lambda: bool(edge.node.leases.ready("embedder")))
+        ask = limited.first.client.post
+        body = {"model": EMBEDDING_MODEL, "input": ["a" * 90]}
+        answer = await ask("/v1/embeddings", json=body)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-ratelimit-remaining-tokens"] == "28"
+        assert (await limited.use()).tokens == answer.json()["usage"]["prompt_tokens"]
+        refused = await ask("/v1/embeddings", json=body | {"input": ["a" * 300]})
+        assert refused.status_code == 429
