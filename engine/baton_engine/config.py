@@ -26,8 +26,10 @@ class EngineConfig:
 
     max_step_seconds: while answers are being written, prompts are computed in chunks that keep a step about
     this short, so that streams don't pause for longer (`step_pace.py`).
-    num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt tokens. Under the
-    policy priority a waiting request gains one level each priority_ageing_seconds; fcfs ignores priorities.
+    memory_share: this engine's part of what it would take for keys and values by itself: several on one
+    machine divide it. num_blocks, when given, wins over kv_memory_bytes. max_waiting_tokens counts prompt
+    tokens. Under the policy priority a waiting request gains one level each priority_ageing_seconds; fcfs
+    ignores priorities.
     backend auto takes the native kernels where they can serve the model in its dtype, else torch.
     quantization int8 keeps the matrices in 8 bits, int4 those of the MLP in 4 and the others in 8. The
     native kernels compute with them as they are, torch turns them into floats at each use: small, not fast.
@@ -48,6 +50,7 @@ class EngineConfig:
     max_step_seconds: float = 0.07
     block_size: int = 16
     kv_memory_bytes: int | None = None
+    memory_share: float = 1.0
     num_blocks: int | None = None
     max_model_len: int | None = None
     max_waiting_requests: int = 256
@@ -84,6 +87,8 @@ class EngineConfig:
             raise ConfigError(
                 f"priority_ageing_seconds is {self.priority_ageing_seconds}; it must be finite, 0 or more."
             )
+        if not 0 < self.memory_share <= 1:
+            raise ConfigError(f"memory_share is {self.memory_share}; it must be over 0 and at most 1.")
         if not self.max_step_seconds > 0:
             raise ConfigError(f"max_step_seconds is {self.max_step_seconds}; it must be over 0.")
         if self.max_num_seqs > self.max_num_batched_tokens:

@@ -162,6 +162,7 @@ def _num_blocks(config: EngineConfig, block_bytes: int, max_model_len: int, left
     most = config.max_num_seqs * -(-max_model_len // config.block_size)
     least = -(-min(SMALLEST_CHAT_TOKENS, max_model_len) // config.block_size)
     kv_bytes = min(int(left * CPU_KV_SHARE), CPU_KV_MOST_BYTES) if share_kv else left
+    kv_bytes = int(kv_bytes * config.memory_share)
     return max(least, min(kv_bytes // block_bytes, most))
 
 

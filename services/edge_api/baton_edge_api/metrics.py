@@ -52,6 +52,7 @@ class ReplicaCollector(Collector):
             for heartbeat in heartbeats:
                 gauge.add_metric((heartbeat.model, heartbeat.replica), value(heartbeat))
             yield gauge
+        yield from _of_models(heartbeats)
         for name, text, value in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=("model_name", "replica"))
             for heartbeat in heartbeats:
@@ -78,6 +79,21 @@ def _step_phases(profile: StepProfile) -> dict[str, float]:
 
 _Read = Callable[[ReplicaHeartbeat], float]
 
+
+def _of_models(heartbeats: list[ReplicaHeartbeat]) -> Iterator[Metric]:
+    """What an autoscaler goes by: how much waits for a model, and who is there to do it."""
+    labels = ("model_name",)
+    ready = GaugeMetricFamily("baton:model_replicas_ready", "Replicas that take requests.", labels=labels)
+    queue = GaugeMetricFamily("baton:model_queue_length", "Requests that wait.", labels=labels)
+    tokens = GaugeMetricFamily("baton:model_queue_tokens", "Prompt tokens to compute.", labels=labels)
+    for model in sorted({beat.model for beat in heartbeats}):
+        own = [beat for beat in heartbeats if beat.model == model]
+        ready.add_metric((model,), sum(beat.state == "ready" for beat in own))
+        queue.add_metric((model,), sum(beat.num_waiting for beat in own))
+        tokens.add_metric((model,), sum(beat.waiting_tokens + beat.prefill_tokens for beat in own))
+    yield from (ready, queue, tokens)
+
+
 _GAUGES: tuple[tuple[str, str, _Read], ...] = (
     ("vllm:num_requests_running", "Requests in the batch.", lambda beat: beat.num_running),
     ("vllm:num_requests_waiting", "Requests waiting for a seat.", lambda beat: beat.num_waiting),
@@ -85,6 +101,8 @@ _GAUGES: tuple[tuple[str, str, _Read], ...] = (
     ("baton:kv_blocks", "KV blocks there are.", lambda beat: beat.kv_blocks_total),
     ("baton:kv_blocks_held", "KV blocks in use.", lambda beat: beat.kv_blocks_held),
     ("baton:waiting_tokens", "Prompt tokens that wait.", lambda beat: beat.waiting_tokens),
+    ("baton:prefill_tokens", "Prompt tokens to compute of what runs.", lambda beat: beat.prefill_tokens),
+    ("baton:prefill_tokens_per_second", "While at work.", lambda beat: beat.prefill_tokens_per_second),
     ("baton:replica_ready", "1 if it takes requests.", lambda beat: float(beat.state == "ready")),
 )
 _COUNTERS: tuple[tuple[str, str, _Read], ...] = (

@@ -37,6 +37,8 @@ class Settings(ServiceSettings):
     engine_max_step_ms: float = Field(default=70.0, gt=0)
     """Beside streams, prompts are computed in chunks that keep a step about this short."""
     engine_kv_memory_mb: int | None = Field(default=None, ge=1)
+    engine_memory_share: float = Field(default=1.0, gt=0, le=1)
+    """Of the KV memory that it would take by itself; replicas on one machine divide it."""
     engine_max_model_len: int | None = Field(default=None, ge=1)
     engine_max_waiting: int = Field(default=256, ge=1)
     engine_max_waiting_tokens: int = Field(default=262_144, ge=1)
@@ -67,6 +69,7 @@ class Settings(ServiceSettings):
             max_num_batched_tokens=self.engine_max_batched_tokens,
             max_step_seconds=self.engine_max_step_ms / 1000,
             kv_memory_bytes=self.engine_kv_memory_mb * _MB if self.engine_kv_memory_mb else None,
+            memory_share=self.engine_memory_share,
             max_model_len=self.engine_max_model_len,
             max_waiting_requests=self.engine_max_waiting,
             max_waiting_tokens=self.engine_max_waiting_tokens,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from baton_cli.up.nats_config import OPERATOR
 from baton_cli.up.plan import LocalModel, ProcessSpec, Secrets, plan_processes
 from baton_cli.up.settings import SERVICES, read_settings
@@ -66,6 +68,20 @@ def test_an_engine_knows_its_model_and_all_cores() -> None:
     assert environment["BATON_ENGINE_THREADS"] == cores
     assert environment["OMP_NUM_THREADS"] == cores
     assert plan()["llm_gateway"].environment["OMP_NUM_THREADS"] == "1"
+
+
+def test_replicas_divide_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton_cli.up.settings.available_cores", lambda: 8)
+    specs = plan(replicas=("2", "large=3"))
+    engines = [name for name in specs if name.startswith("engine_worker")]
+    assert engines == [
+        f"engine_worker:{each}" for each in ("small#1", "small#2", "large#1", "large#2", "large#3")
+    ]
+    small, large = specs["engine_worker:small#2"].environment, specs["engine_worker:large#1"].environment
+    assert (small["BATON_ENGINE_THREADS"], small["BATON_ENGINE_MEMORY_SHARE"]) == ("4", "0.5000")
+    assert (large["OMP_NUM_THREADS"], large["BATON_ENGINE_MEMORY_SHARE"]) == ("2", "0.3333")
+    assert large["BATON_MODEL"] == "large"
+    assert "BATON_ENGINE_MEMORY_SHARE" not in plan()["engine_worker:small"].environment
 
 
 def test_the_rest_of_the_environment_is_passed_on() -> None:

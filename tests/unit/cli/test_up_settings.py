@@ -68,3 +68,17 @@ def test_a_plain_gateway_is_what_answers_without_models() -> None:
     assert settings.services == {"edge_api", "llm_gateway", "after_answer", "trace_console"}
     assert settings.complete
     assert not read_settings({}, plain_gateway=True, without=("trace-console",)).complete
+
+
+def test_replicas_are_counted_for_all_models_or_for_one() -> None:
+    assert read_settings({}).num_replicas("any") == 1
+    settings = read_settings({}, replicas=("2", "small=3"))
+    assert (settings.num_replicas("small"), settings.num_replicas("large")) == (3, 2)
+    settings = read_settings({"BATON_REPLICAS": "large=2"})
+    assert (settings.num_replicas("small"), settings.num_replicas("large")) == (1, 2)
+
+
+@pytest.mark.parametrize("text", ["0", "65", "-1", "two", "small=", "small=0", "²"])
+def test_a_bad_number_of_replicas_is_named(text: str) -> None:
+    with pytest.raises(CliError, match="--replicas"):
+        read_settings({}, replicas=(text,))

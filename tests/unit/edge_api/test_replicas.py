@@ -259,3 +259,27 @@ def test_an_answer_without_text_has_no_token_times() -> None:
     metrics = Metrics(list)
     metrics.finished("m", "length", Usage(), [], began=1.0, ended=2.0)
     assert ("vllm:time_to_first_token_seconds_sum", "m") not in samples(metrics)
+
+
+def test_a_models_queue_is_that_of_all_its_replicas() -> None:
+    beats = [
+        beat("r1", num_waiting=3, waiting_tokens=900, prefill_tokens=50),
+        beat("r2", num_waiting=2, waiting_tokens=40),
+        beat("r3", state="draining", num_waiting=1),
+        beat("r4", model="large"),
+    ]
+    text = Metrics(lambda: beats).text().decode()
+    found = {
+        (sample.name, sample.labels["model_name"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("baton:model_")
+    }
+    assert found == {
+        ("baton:model_replicas_ready", "small"): 2,
+        ("baton:model_queue_length", "small"): 6,
+        ("baton:model_queue_tokens", "small"): 990,
+        ("baton:model_replicas_ready", "large"): 1,
+        ("baton:model_queue_length", "large"): 0,
+        ("baton:model_queue_tokens", "large"): 0,
+    }

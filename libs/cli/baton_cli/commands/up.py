@@ -28,6 +28,12 @@ def up(
         bool, typer.Option("--no-large", help="Without the larger model (BATON_LARGE_MODEL=off).")
     ] = False,
     model: Annotated[list[str] | None, typer.Option(help="Serve this pulled model too (repeatable).")] = None,
+    replicas: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Engines for every model (2), or for one (smollm2-135m=2); they share the cores. Repeatable."
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Start this service, and only those named so.")
     ] = None,
@@ -45,6 +51,7 @@ def up(
         without=tuple(without or ()),
         models=tuple(model or ()),
         plain_gateway=gateway,
+        replicas=tuple(replicas or ()),
     )
     settings.home.prepare()
     try:
@@ -104,6 +111,13 @@ def _models(settings: UpSettings) -> tuple[LocalModel, ...]:
         if found is None:
             raise CliError(f"Model {name!r} is not here: baton models pull {name}")
         installed.append(found)
+    _check_replicas(settings, {model.manifest.name for model in installed})
     return tuple(
         {model.manifest.name: LocalModel(model.manifest.name, model.path) for model in installed}.values()
     )
+
+
+def _check_replicas(settings: UpSettings, served: set[str]) -> None:
+    for name in settings.replicas:
+        if name and name not in served:
+            raise CliError(f"--replicas {name}=…: served here are {', '.join(sorted(served))}.")

@@ -29,7 +29,7 @@ _OURS_TO_SET = ("BATON_NATS_", "BATON_VAULT_KEY", "BATON_DEV_KEY", "BATON_API_KE
 @dataclass(frozen=True)
 class ProcessSpec:
     name: str
-    """For people: the service, and for an engine worker its model."""
+    """For people: the service, and for an engine worker its model and, if there are several, a number."""
     command: tuple[str, ...]
     environment: Mapping[str, str]
     wave: int
@@ -66,7 +66,7 @@ def plan_processes(
                 continue
             environment = base | _environment(service, settings, nats_url, secrets)
             if service == "engine_worker":
-                specs += [_engine(model, environment, settings, wave) for model in models]
+                specs += [spec for model in models for spec in _engines(model, environment, settings, wave)]
             else:
                 specs.append(ProcessSpec(service, _command(service), environment, wave))
     return specs
@@ -85,16 +85,23 @@ def _command(service: Service) -> tuple[str, ...]:
     return (sys.executable, "-m", f"baton_{service}")
 
 
-def _engine(
+def _engines(
     model: LocalModel, environment: Mapping[str, str], settings: UpSettings, wave: int
-) -> ProcessSpec:
+) -> list[ProcessSpec]:
+    """One for each replica; they divide the cores and the memory that one alone would take."""
+    count = settings.num_replicas(model.name)
+    threads = environment.get("BATON_ENGINE_THREADS", str(max(1, settings.num_cores // count)))
     own = {
         "BATON_MODEL": model.name,
         "BATON_MODEL_PATH": str(model.path),
-        "BATON_ENGINE_THREADS": environment.get("BATON_ENGINE_THREADS", str(settings.num_cores)),
-        "OMP_NUM_THREADS": environment.get("BATON_ENGINE_THREADS", str(settings.num_cores)),
+        "BATON_ENGINE_THREADS": threads,
+        "OMP_NUM_THREADS": threads,
     }
-    return ProcessSpec(f"engine_worker:{model.name}", _command("engine_worker"), {**environment, **own}, wave)
+    if count > 1:
+        own["BATON_ENGINE_MEMORY_SHARE"] = environment.get("BATON_ENGINE_MEMORY_SHARE", f"{1 / count:.4f}")
+    name = f"engine_worker:{model.name}"
+    names = [name] if count == 1 else [f"{name}#{number}" for number in range(1, count + 1)]
+    return [ProcessSpec(each, _command("engine_worker"), {**environment, **own}, wave) for each in names]
 
 
 def _environment(service: Service, settings: UpSettings, nats_url: str, secrets: Secrets) -> dict[str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,6 +15,9 @@ import httpx
 
 _POLL_SECONDS = 0.1
 _ANSWER_SECONDS = 3.0
+_READY_REPLICA = re.compile(
+    r'^baton:replica_ready\{model_name="([^"]*)",replica="[^"]*"\} 1(?:\.0)?$', re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,25 @@ class ReadinessProbe:
             if self.waiting_for:
                 await asyncio.sleep(_POLL_SECONDS)
         return self.waiting_for
+
+    async def wait_for_replicas(self, counts: Mapping[str, int], *, seconds: float) -> tuple[str, ...]:
+        """Until every model has as many ready replicas. Those that haven't within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ready = await self._ready_replicas()
+            self.waiting_for = tuple(
+                f"{name} ({ready[name]} of {count})" for name, count in counts.items() if ready[name] < count
+            )
+            if not self.waiting_for or time.monotonic() >= deadline:
+                return self.waiting_for
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _ready_replicas(self) -> Counter[str]:
+        try:
+            answer = await self._client.get("/metrics")
+        except httpx.HTTPError:
+            return Counter()
+        return Counter(_READY_REPLICA.findall(answer.text))
 
     async def _served(self, key: str) -> set[str]:
         try:

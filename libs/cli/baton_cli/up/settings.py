@@ -15,6 +15,7 @@ from baton_contracts.subjects import Service
 SERVICES: tuple[Service, ...] = get_args(Service)
 PLAIN_GATEWAY: tuple[Service, ...] = ("edge_api", "llm_gateway", "after_answer", "trace_console")
 """What is left of it where only other servers answer."""
+MOST_REPLICAS = 64
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -30,8 +31,13 @@ class UpSettings:
     extra_models: tuple[str, ...]
     services: frozenset[Service]
     num_cores: int
+    replicas: Mapping[str, int]
+    """By model; under the empty name for all others."""
     plain_gateway: bool = False
     """Requests go from the edge straight to the LLM gateway."""
+
+    def num_replicas(self, model: str) -> int:
+        return self.replicas.get(model, self.replicas.get("", 1))
 
     @property
     def complete(self) -> bool:
@@ -53,6 +59,7 @@ def read_settings(
     without: tuple[str, ...] = (),
     models: tuple[str, ...] = (),
     plain_gateway: bool = False,
+    replicas: tuple[str, ...] = (),
 ) -> UpSettings:
     """Raises CliError with a sentence that names the bad value."""
     return UpSettings(
@@ -66,6 +73,7 @@ def read_settings(
         services=_services(only, without, PLAIN_GATEWAY if plain_gateway else SERVICES),
         num_cores=available_cores(),
         plain_gateway=plain_gateway,
+        replicas=_replicas(replicas or tuple((environment.get("BATON_REPLICAS") or "1").split(","))),
     )
 
 
@@ -83,6 +91,20 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
         raise CliError(f"BATON_PORT must be a port number from 1 to 65535, is {text!r}.")
     return int(text)
+
+
+def _replicas(given: tuple[str, ...]) -> dict[str, int]:
+    """`2` for every model, `smollm2-135m=3` for that one."""
+    counts: dict[str, int] = {}
+    for text in given:
+        model, _, number = text.strip().rpartition("=")
+        if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MOST_REPLICAS:
+            raise CliError(
+                f"--replicas {text!r}: give a number from 1 to {MOST_REPLICAS}, for every model (2) "
+                "or for one (smollm2-135m=2)."
+            )
+        counts[model] = int(number)
+    return counts
 
 
 def _dev_key(key: str | None) -> str | None:

@@ -137,6 +137,10 @@ class Supervisor:
         names = [model.name for model in self._models]
         async with self._console.waiting("all models", lambda: ", ".join(probe.waiting_for)):
             late = await probe.wait_for_models(names, key, seconds=_MODEL_SECONDS)
+        counts = {name: self._settings.num_replicas(name) for name in names}
+        if not late and max(counts.values()) > 1:
+            async with self._console.waiting("all replicas", lambda: ", ".join(probe.waiting_for)):
+                late = await probe.wait_for_replicas(counts, seconds=_MODEL_SECONDS)
         if late:
             self._console.say(f"going on without {', '.join(late)}: still loading, or failing; see its log")
 
