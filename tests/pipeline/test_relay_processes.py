@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED
 from tests.support.fake_engine import WORDS
 from tests.support.relay_stage import MODEL, Stage, settled
@@ -17,13 +19,15 @@ from tests.support.restricted_nats import RestrictedNats
 from tests.support.service_process import ServiceProcess
 
 ANSWER = "".join(WORDS)
+SETTINGS: dict[str, str] = {}
+"""Further ones of the worker."""
 
 
 @asynccontextmanager
 async def running_worker(nats: RestrictedNats, **script: Any) -> AsyncGenerator[ServiceProcess, None]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
     environment |= nats.environment("engine_worker")
-    environment |= {"BATON_MODEL": MODEL, "BATON_TEST_SCRIPT": json.dumps(script)}
+    environment |= SETTINGS | {"BATON_MODEL": MODEL, "BATON_TEST_SCRIPT": json.dumps(script)}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -66,6 +70,34 @@ async def test_killed_before_the_first_token_another_replica_answers(
         assert rows == [("error", instance_of(stuck)), ("finished", instance_of(sound))]
 
 
+async def test_killed_in_the_middle_another_replica_goes_on(stage: Stage, relay_nats: RestrictedNats) -> None:
+    words = [f"w{number} " for number in range(60)]
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(running_worker(relay_nats, words=words, stall_after=40))
+        await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+        request_id = await stage.send(stage.handoff())
+        heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 20)
+        second = await stack.enter_async_context(running_worker(relay_nats, words=words))
+        await first.kill()
+        heard = await stage.listen(request_id, into=heard)
+
+    assert heard.error is None
+    assert heard.text == "".join(words)
+    assert heard.token_ids == list(range(1, 61))
+    assert len(heard.prologues) == 1
+    assert heard.end is not None
+    assert heard.end.usage.completion_tokens == 60
+    assert heard.seconds < 20
+    await settled(lambda: len(stage.records) == 2)
+    rows = [(row.outcome, row.replica, row.error_code) for row in stage.records]
+    assert rows == [
+        ("migrated", instance_of(first), "stop_lost"),
+        ("finished", instance_of(second), None),
+    ]
+    assert sum(row.usage.completion_tokens for row in stage.records) == 60
+    assert sum(row.usage.prompt_tokens for row in stage.records) == heard.end.usage.prompt_tokens == 7
+
+
 async def test_an_engine_that_breaks_ends_its_requests_and_its_process(
     stage: Stage, relay_nats: RestrictedNats
 ) -> None:
@@ -82,6 +114,30 @@ async def test_an_engine_that_breaks_ends_its_requests_and_its_process(
     later = await stage.ask()
     assert later.error is not None
     assert later.error.code == "no_ready_replica"
+
+
+async def test_asked_to_leave_it_hands_back_what_takes_too_long(
+    stage: Stage, relay_nats: RestrictedNats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "BATON_DRAIN_SECONDS", "0.2")
+    words = [f"w{number} " for number in range(30)]
+    async with AsyncExitStack() as stack:
+        leaving = await stack.enter_async_context(running_worker(relay_nats, words=words, stall_after=9))
+        await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+        request_id = await stage.send(stage.handoff())
+        heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 9)
+        await stack.enter_async_context(running_worker(relay_nats, words=words))
+        code = await leaving.terminate()
+        heard = await stage.listen(request_id, into=heard)
+
+    assert code == 0
+    assert heard.error is None
+    assert heard.token_ids == list(range(1, 31))
+    await settled(lambda: len(stage.records) == 2)
+    assert [(row.outcome, row.error_code) for row in stage.records] == [
+        ("migrated", "shutting_down"),
+        ("finished", None),
+    ]
 
 
 async def test_asked_to_leave_it_finishes_what_it_holds(stage: Stage, relay_nats: RestrictedNats) -> None:

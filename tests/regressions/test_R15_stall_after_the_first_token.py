@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import Stage, settled
 
 
@@ -24,6 +24,30 @@ async def test_the_stall_timer_ends_it_and_frees_the_blocks(memory_stage: Stage)
     assert engine.stats().kv_blocks_held == 0
     await settled(lambda: len(stage.records) == 1)
     assert (stage.records[0].outcome, stage.records[0].usage.completion_tokens) == ("error", 1)
+
+
+async def test_another_replica_goes_on_where_it_stalled(memory_stage: Stage) -> None:
+    stage = memory_stage
+    engines = [FakeEngine(Script(stall_after=2)) for _ in range(2)]
+    workers = [await stage.worker(engine) for engine in engines]
+    await asyncio.gather(stage.guard(), stage.router(), stage.gateway(stall_seconds=0.2))
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: any(engine.running for engine in engines))
+    stalled = next(engine for engine in engines if engine.running)
+    other = next(engine for engine in engines if engine is not stalled)
+    other.script = Script()
+
+    heard = await stage.listen(request_id)
+
+    assert (heard.text, heard.error) == ("".join(WORDS), None)
+    assert heard.token_ids == [1, 2, 3, 4, 5]
+    await settled(lambda: not stalled.running)
+    await settled(lambda: len(stage.records) == 2)
+    assert [(row.outcome, row.usage.completion_tokens) for row in stage.records] == [
+        ("migrated", 2),
+        ("finished", 3),
+    ]
+    assert stage.records[0].replica == workers[engines.index(stalled)].instance
 
 
 async def test_silence_before_the_first_token_is_not_a_stall(memory_stage: Stage) -> None:

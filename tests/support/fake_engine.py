@@ -101,6 +101,18 @@ class _Held:
         """Known to be several from the first token on."""
         return self.asked.sampling.n if self.emitted else 1
 
+    def num_resumed(self, index: int = 0) -> int:
+        """Words that another engine has said already."""
+        resumed = (self.asked.resume_token_ids, *self.asked.resume_others)
+        return len(resumed[index]) if index < len(resumed) else 0
+
+    def resume(self, words: tuple[str, ...]) -> None:
+        """All words that another engine has said are read, and the next ones are said."""
+        self.emitted = min(self.num_resumed(index) for index in range(self.asked.sampling.n))
+        for index in range(self.num_answers):
+            for at in range(self.emitted):
+                self.read(index, words[at % len(words)], at_end=False)
+
     def read(self, index: int, text: str, *, at_end: bool) -> AnswerPart:
         asked = self.asked.output_format
         if asked.is_plain:
@@ -207,6 +219,7 @@ class FakeEngine:
             raise QueueFull(len(self.waiting), script.max_waiting, "requests")
         admission = Admission(len(self.waiting), len(self.waiting), len(self.running), held.num_prompt_tokens)
         self.submitted.append(asked)
+        held.resume(script.words)
         self.waiting.append(held)
         self._work.set()
         return admission
@@ -265,17 +278,23 @@ class FakeEngine:
             return
         if held.emitted == script.stall_after:
             return
+        bound = held.asked.sampling.max_tokens
+        is_whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
+        if is_whole or held.emitted == bound:  # it was so when it came
+            self._finish(held, "stop" if is_whole else "length")
+            return
         word = script.words[held.emitted % len(script.words)]
         held.emitted += 1
         self._generated += 1
         held.first_token_at = held.first_token_at or time.time()
-        bound = held.asked.sampling.max_tokens
         whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
         if whole or held.emitted == bound:
             self._finish(held, "stop" if whole else "length", text=word, token_ids=(held.emitted,))
             return
         for index in range(held.num_answers):
             part = held.read(index, word, at_end=False)
+            if held.emitted <= held.num_resumed(index):
+                continue
             held.on_delta(
                 RequestDelta(
                     held.asked.request_id,
@@ -302,6 +321,8 @@ class FakeEngine:
         timings = Timings(held.queued_at, held.scheduled_at, held.first_token_at, time.time())
         for index in range(held.num_answers):
             part = held.read(index, text, at_end=True)
+            if text and held.emitted <= held.num_resumed(index):
+                part = AnswerPart()
             calls = index in held.readers and held.readers[index].num_calls
             last = RequestDelta(
                 held.asked.request_id,
@@ -314,7 +335,8 @@ class FakeEngine:
                 reasoning=part.reasoning,
                 tool_calls=part.tool_calls,
             )
-            usage = Usage(held.num_prompt_tokens, 0, held.emitted, held.thought // held.num_answers)
+            said = max(0, held.emitted - held.num_resumed(index))
+            usage = Usage(held.num_prompt_tokens, 0, said, held.thought // held.num_answers)
             num_left = held.num_answers - 1 - index
             freed = blocks if index == 0 else 0
             held.on_delta(replace(last, usage=usage, blocks_freed=freed, timings=timings, num_left=num_left))

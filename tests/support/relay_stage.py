@@ -82,6 +82,16 @@ class Running:
 
     node: Node
     bus: Bus
+    life: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What its wiring opened."""
+    has_left: bool = False
+
+    async def leave(self, drain_seconds: float) -> None:
+        """As on SIGTERM."""
+        await self.node.drain(drain_seconds)
+        await self.life.aclose()
+        await self.node.stop()
+        self.has_left = True
 
     async def vanish(self) -> None:
         """As if killed: its connection closes, nothing is said."""
@@ -151,12 +161,14 @@ class Stage:
         running = Running(node, bus)
         await node.start()
         self._stack.push_async_callback(self._leave, running)
-        await self._stack.enter_async_context(wire(node, bus))
+        self._stack.push_async_callback(running.life.aclose)
+        await running.life.enter_async_context(wire(node, bus))
         await node.become_ready()
         return running
 
     async def _leave(self, running: Running) -> None:
-        await running.node.stop()
+        if not running.has_left:
+            await running.node.stop()
         await running.bus.close()
 
     def _note_record(self, message: BusMessage) -> None:
@@ -295,11 +307,20 @@ class _OpenGuard:
     async def handle(self, ctx: RequestContext, handoff: GuardOutHandoff) -> None:
         del handoff
 
+        queue = self._inbox.open(ctx.request_id)
+        parked: list[End] = []
+        """Of attempts that were given up; or the cancel of the request has not come yet."""
+        cancelled = False
+
         async def on_cancel(cancel: Cancel) -> None:
-            del cancel  # the engine's or the gateway's last frame ends it
+            nonlocal cancelled
+            cancelled = (
+                cancelled or cancel.attempt is None
+            )  # the engine's or the gateway's last frame ends it
+            if cancelled and parked:
+                queue.put(parked[-1].model_copy(update={"seq": -1}))
 
         ctx.on_cancel = on_cancel
-        queue = self._inbox.open(ctx.request_id)
         out = self._outbox.open(subjects.reply(ctx.envelope.edge, ctx.request_id), ctx.request_id, 1)
         ctx.acknowledge(Ack(verdict="held", instance=ctx.node.instance))
         seen_prologue = False
@@ -313,6 +334,8 @@ class _OpenGuard:
                         seen_prologue = True
                     case Data():
                         await out.send(frame)
+                    case End(finish_reason="cancelled") if not cancelled:
+                        parked.append(frame)
                     case End():
                         await out.send(frame)
                         return

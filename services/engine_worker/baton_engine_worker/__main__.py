@@ -23,8 +23,9 @@ from baton_engine_worker.dialect import dialect_of
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
-from baton_engine_worker.lifecycle import FailureWatch, leave_when_failed, start_engine
+from baton_engine_worker.lifecycle import FailureWatch, hand_back, leave_when_failed, start_engine
 from baton_engine_worker.prompt_tokens import PromptTokens, token_questions
+from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
 from baton_engine_worker.work import Worker
@@ -56,7 +57,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         await outbox.start()
         dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
         tokens = PromptTokens(engine, dialect)
-        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, settings.default_max_tokens)
+        ends = RecentEnds(bus, node.leases, node.clock)
+        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, ends, settings.default_max_tokens)
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),
@@ -74,6 +76,8 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         watching = asyncio.create_task(leave_when_failed(watch, actor, node))
         yield
         watching.cancel()
+        await hand_back(worker, actor)
+        ends.close()
     except (EngineError, TimeoutError) as error:
         node.log.error("%s does not start: %s", settings.model, error or "the warm-up took too long")
         raise SystemExit(1) from None

@@ -31,7 +31,9 @@ PROMPT_PIECE_TOKENS = 128
 
 
 class AnswerFrames:
-    def __init__(self, request_id: str, sender: str, tokenizer: Any) -> None:
+    def __init__(self, request_id: str, sender: str, tokenizer: Any, *, num_resumed: int = 0) -> None:
+        """`num_resumed`: tokens of all answers that earlier attempts sent."""
+        self._num_resumed = num_resumed
         self._request_id = request_id
         self._sender = sender
         self._tokenizer = tokenizer
@@ -78,9 +80,12 @@ class AnswerFrames:
         return next((last.error for last in self._last.values() if last.error), None)
 
     def data(self, delta: RequestDelta) -> Data | None:
-        """None for a delta that adds nothing."""
+        """None for a delta that adds nothing. What a cancelled answer held back stays here: whoever goes on
+        with it makes that text again from the tokens."""
         if delta.finish_reason is not None:
             self._last[delta.index] = delta
+        if delta.finish_reason == "cancelled":
+            return None
         reason = _early_end(delta)
         if not (delta.text or delta.token_ids or delta.reasoning or delta.tool_calls or reason):
             return None
@@ -113,16 +118,33 @@ class AnswerFrames:
         )
 
     def usage(self) -> Usage:
-        """The prompt counts once, the tokens of all answers count."""
+        """Of the whole request: the prompt counts once, the tokens of all answers and attempts count."""
         counted = [last.usage for _, last in sorted(self._last.items()) if last.usage]
         if not counted:
-            return Usage()
+            return Usage(completion_tokens=self._num_resumed)
+        own = sum(each.completion_tokens for each in counted)
         return translation.usage(counted[0]).model_copy(
             update={
-                "completion_tokens": sum(each.completion_tokens for each in counted),
+                "completion_tokens": self._num_resumed + own,
                 "reasoning_tokens": sum(each.reasoning_tokens for each in counted),
             }
         )
+
+    @property
+    def are_whole(self) -> bool:
+        """The request has come to its end, not to a cancel or a failure."""
+        reasons = [last.finish_reason for last in self._last.values()]
+        ended = any(last.ends_request for last in self._last.values())
+        return ended and not {"cancelled", "error"}.intersection(reasons)
+
+    @property
+    def first_reason(self) -> FinishReason:
+        return self._reasons()[0]
+
+    @property
+    def num_own_tokens(self) -> int:
+        """That this attempt added."""
+        return sum(last.usage.completion_tokens for last in self._last.values() if last.usage)
 
     def blocks_freed(self) -> int:
         return sum(last.blocks_freed or 0 for last in self._last.values())

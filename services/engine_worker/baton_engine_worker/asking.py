@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -124,8 +125,10 @@ def engine_request(
     request_id: str,
     default_max_tokens: int,
     room: int,
+    seed: int | None = None,
 ) -> EngineRequest:
-    """`room`: tokens that one request can have in all. Raises InvalidParameter."""
+    """`room`: tokens that one request can have in all. `seed`: where the client gave none. Raises
+    InvalidParameter."""
     if work.adapter:
         raise InvalidParameter("model", f"Adapter {work.adapter!r} is not here: this engine loads none.")
     prompt = truncated(prompt_token_ids, work.sampling, room)
@@ -141,12 +144,20 @@ def engine_request(
     return EngineRequest(
         request_id=request_id,
         prompt_token_ids=prompt,
-        sampling=sampling_params(work.sampling, engine.generation_defaults, bound, structure),
+        sampling=sampling_params(work.sampling, engine.generation_defaults, bound, structure, seed),
         resume_token_ids=work.resume_token_ids,
+        resume_others=work.resume_others,
         cache_salt=work.cache_salt,
         priority=work.priority,
         output_format=output_format(work, dialect, only_structure=held and not opened),
     )
+
+
+def seed_of_run(request_id: str, run_id: str) -> int:
+    """For an answer that is drawn without a seed of its client's: unlike any other's, and the same on every
+    replica, so that it goes on elsewhere as it would have here."""
+    digest = hashlib.blake2b(f"{request_id}/{run_id}".encode(), digest_size=8, person=b"baton.run").digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def output_format(work: EngineWork, dialect: Dialect, *, only_structure: bool = False) -> OutputFormat:
@@ -177,9 +188,13 @@ def truncated(token_ids: list[int], sampling: Sampling, room: int) -> list[int]:
 
 
 def sampling_params(
-    asked: Sampling, defaults: Defaults, max_tokens: int, structured: StructuredOutput | None = None
+    asked: Sampling,
+    defaults: Defaults,
+    max_tokens: int,
+    structured: StructuredOutput | None = None,
+    seed: int | None = None,
 ) -> SamplingParams:
-    """The model's own defaults where the client said nothing. Raises InvalidParameter."""
+    """The model's own defaults, and `seed`, where the client said nothing. Raises InvalidParameter."""
     fallback = SamplingParams()
     return SamplingParams(
         max_tokens=max_tokens,
@@ -188,7 +203,7 @@ def sampling_params(
         top_p=_chosen(asked.top_p, defaults, "top_p", fallback.top_p),
         top_k=int(_chosen(asked.top_k, defaults, "top_k", fallback.top_k)),
         min_p=_chosen(asked.min_p, defaults, "min_p", fallback.min_p),
-        seed=asked.seed,
+        seed=seed if asked.seed is None else asked.seed,
         stop=asked.stop,
         stop_token_ids=asked.stop_token_ids,
         ignore_eos=asked.ignore_eos,

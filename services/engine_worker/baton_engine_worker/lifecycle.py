@@ -19,6 +19,7 @@ from baton_engine import EngineError, EngineRequest, RequestDelta, SamplingParam
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.steps import StepBridge
+from baton_engine_worker.work import Worker
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,19 @@ class FailureWatch:
             except TimeoutError:
                 self.look()
         return self._failure
+
+
+async def hand_back(worker: Worker, actor: Actor[EngineHandoff]) -> None:
+    """What was not finished while draining: its gateways go on elsewhere."""
+    if not actor.num_held:
+        return
+    log.info("handing back %d requests", actor.num_held)
+    worker.hand_back()
+    try:
+        async with asyncio.timeout(LAST_FRAMES_SECONDS):
+            await actor.finished()
+    except TimeoutError:
+        log.error("%d requests were not handed back", actor.num_held)
 
 
 async def leave_when_failed(

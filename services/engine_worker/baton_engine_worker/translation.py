@@ -40,6 +40,11 @@ def failure(error: RequestFailure | None) -> ErrorBody:
     return ErrorBody(code="stop_failed", message=message, stop="engine_worker")
 
 
+def shutting_down(instance: str) -> ErrorBody:
+    message = f"{instance} ends before the answer does."
+    return ErrorBody(code="shutting_down", message=message, stop="engine_worker")
+
+
 def usage(counted: Usage | None) -> frames.Usage:
     if counted is None:
         return frames.Usage()

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox, FrameStream
@@ -25,11 +25,13 @@ from baton_engine import Admission, CancelReport, EngineError, RequestDelta
 from baton_engine_worker import asking, translation
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.dialect import Dialect
+from baton_engine_worker.ended_attempt import Causes, record_of
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.grammar_wait import GivenUp, GrammarWait
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.phases import record_phases
 from baton_engine_worker.prompt_tokens import PromptTokens
+from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.steps import StepBridge
 
 log = logging.getLogger(__name__)
@@ -49,14 +51,28 @@ class Worker:
     heartbeat: Heartbeat
     dialect: Dialect
     tokens: PromptTokens
+    recent_ends: RecentEnds
     default_max_tokens: int
+    runs: set[EngineRun] = field(default_factory=set["EngineRun"])
 
     async def handle(self, ctx: RequestContext, handoff: EngineHandoff) -> None:
-        await EngineRun(self, ctx, handoff).run()
+        run = EngineRun(self, ctx, handoff)
+        self.runs.add(run)
+        try:
+            await run.run()
+        finally:
+            self.runs.discard(run)
+
+    def hand_back(self) -> None:
+        """All that is held goes back to its gateways."""
+        for run in self.runs:
+            run.hand_back()
 
 
 class EngineRun:
     def __init__(self, worker: Worker, ctx: RequestContext, handoff: EngineHandoff) -> None:
+        work = handoff.work
+        self._resumed = tuple(map(len, (work.resume_token_ids, *work.resume_others)))
         self._worker = worker
         self._ctx = ctx
         self._handoff = handoff
@@ -67,7 +83,11 @@ class EngineRun:
         self._submitted = asyncio.Event()
         self._is_in_engine = False
         self._acknowledged = False
-        self._answers = AnswerFrames(ctx.request_id, ctx.node.instance, worker.engine.tokenizer)
+        self._answers = AnswerFrames(
+            ctx.request_id, ctx.node.instance, worker.engine.tokenizer, num_resumed=sum(self._resumed)
+        )
+        self._prompt_tokens = 0
+        self._causes = Causes()
         self._last: RequestDelta | None = None
         self._first_sent_at: float | None = None
         self._num_steps = 0
@@ -110,6 +130,7 @@ class EngineRun:
             await self._send_error(stream, translation.failure(None))
         finally:
             self._worker.heartbeat.note_finished()
+            self._remember_end()
             self._trace()
 
     async def _submit(self) -> Admission:
@@ -124,6 +145,7 @@ class EngineRun:
             request_id=self._engine_id,
             default_max_tokens=self._worker.default_max_tokens,
             room=self._worker.tokens.room,
+            seed=asking.seed_of_run(self._ctx.request_id, self._ctx.envelope.run_id),
         )
         self._answers.tell_tokens(
             request.prompt_token_ids or (), work.sampling, resumed=bool(work.resume_token_ids)
@@ -138,6 +160,7 @@ class EngineRun:
         return admission
 
     def _accept(self, admission: Admission) -> None:
+        self._prompt_tokens = admission.prompt_tokens
         self._ctx.attributes |= {
             "model": self._handoff.work.model,
             "attempt": self._ctx.envelope.attempt,
@@ -185,11 +208,15 @@ class EngineRun:
             sender=ctx.node.instance,
             seq=0,
             finish_reason="cancelled",
-            usage=Usage(),
+            usage=self._answers.usage(),
         )
         with self._stream() as stream:
-            await stream.send(self._prologue())
-            await stream.send(end)
+            if self._causes.handed_back:
+                await self._send_error(stream, translation.shutting_down(ctx.node.instance))
+            else:
+                await stream.send(self._prologue())
+                await stream.send(end)
+        self._remember_end()
 
     @contextmanager
     def _stream(self) -> Generator[FrameStream, None, None]:
@@ -215,6 +242,8 @@ class EngineRun:
             gateway=handoff.gateway,
             guard=handoff.guard,
             num_answers=handoff.work.sampling.n,
+            prompt_tokens=self._prompt_tokens or None,
+            resumed=self._resumed if any(self._resumed) else (),
             citations=handoff.work.prompt.citations,
         )
 
@@ -240,7 +269,10 @@ class EngineRun:
 
     async def _send_last(self, stream: FrameStream) -> None:
         answers = self._answers
-        if answers.has_failed:
+        if self._causes.handed_back and not answers.are_whole:
+            error = translation.shutting_down(self._ctx.node.instance)
+            await self._send_error(stream, error, answers.usage())
+        elif answers.has_failed:
             await self._send_error(stream, translation.failure(answers.failure), answers.usage())
         else:
             await stream.send(answers.end())
@@ -259,6 +291,7 @@ class EngineRun:
 
     def _on_peer_lost(self, instance: str) -> None:
         self._ctx.attributes["cancelled"] = f"lease_lost: {instance}"
+        self._causes.peer_lost = True
         self._grammar.give_up()
         if self._is_in_engine:
             self._worker.engine.cancel(self._engine_id)
@@ -267,12 +300,19 @@ class EngineRun:
         """Frees the pages within one step; returns how many."""
         if cancel.attempt not in (None, self._ctx.envelope.attempt):
             return None
+        self._causes.cancel = self._causes.cancel or cancel
         if self._grammar.give_up():
             return 0
         await self._submitted.wait()
-        return (await self._cancel()).blocks_freed
+        return (await self._stop()).blocks_freed
 
-    async def _cancel(self) -> CancelReport:
+    def hand_back(self) -> None:
+        """This process ends before the answer does: the gateway is told, and goes on elsewhere."""
+        self._causes.handed_back = True
+        if not self._grammar.give_up():
+            self._worker.engine.cancel(self._engine_id)
+
+    async def _stop(self) -> CancelReport:
         report = asyncio.wrap_future(self._worker.engine.cancel(self._engine_id))
         try:
             return await asyncio.wait_for(report, LAST_WORD_SECONDS)
@@ -282,7 +322,7 @@ class EngineRun:
 
     async def _end_early(self, stream: FrameStream) -> None:
         """The deadline passed, or this process ends: the engine is told, and its last word still goes out."""
-        await self._cancel()
+        await self._stop()
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 await self._forward(stream)
@@ -294,6 +334,19 @@ class EngineRun:
         for chunk in last.timings.prefill_chunks if last.timings else ():
             if chunk.num_tokens >= MEASURED_CHUNK_TOKENS:
                 self._worker.heartbeat.note_prefill(chunk.num_tokens, chunk.seconds)
+
+    def _remember_end(self) -> None:
+        ctx = self._ctx
+        record = record_of(
+            ctx.envelope,
+            self._answers,
+            self._causes,
+            model=self._handoff.work.model,
+            replica=ctx.node.instance,
+            started_at=self._taken_at,
+            ended_at=ctx.node.clock.wall(),
+        )
+        self._worker.recent_ends.note(self._handoff.gateway, record)
 
     def _trace(self) -> None:
         last, ctx = self._last, self._ctx

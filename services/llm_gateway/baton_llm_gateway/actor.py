@@ -151,6 +151,8 @@ def _describe(ctx: RequestContext, last: Attempt) -> None:
         "replica": last.replica or "none",
         "outcome": last.outcome or "unknown",
     }
+    if last.num_resumed:
+        ctx.attributes["resumed_tokens"] = last.num_resumed
     if last.usage:
         ctx.attributes["prompt_tokens"] = last.usage.prompt_tokens
         ctx.attributes["cached_tokens"] = last.usage.cached_tokens

@@ -3,7 +3,9 @@
 Among the targets of a model their weights decide; one that is left alone after failures, or says that it has
 had too much, comes last or not at all. What follows a failure of our own replicas is retry_policy's.
 
-content was sent, the client left         nowhere
+the client left                           nowhere
+content was sent by our own replicas      behind it, at another one, while retry_policy says so
+content was sent by others                nowhere
 the client's own fault (4xx)              nowhere
 another one may do better (429, 401, …)   at once to another target, else to the next model
 seats are short here                      at once to another target, else to the next model
@@ -77,14 +79,17 @@ class Itinerary:
         error = failed.error
         assert error is not None, "an attempt without an error needs no other"
         failures = self._failures[leg.model] = self._failures.get(leg.model, 0) + 1
-        if is_gone or failed.has_content or sum(self._failures.values()) >= MAX_ATTEMPTS_IN_ALL:
+        if is_gone or sum(self._failures.values()) >= MAX_ATTEMPTS_IN_ALL:
             return None
+        if failed.has_content:
+            return self._behind(failed, error, leg, failures)
         later = self._later_models(leg.model)
         verdict = after_failure(
             error,
             failures=failures,
             max_attempts=self._max_attempts,
             has_content=False,
+            can_go_on=True,
             is_gone=False,
             has_other=bool(later),
         )
@@ -94,6 +99,18 @@ class Itinerary:
             return again
         may_change = error.status >= 500 and (verdict == "retry" or failures >= self._max_attempts)
         return self._first_of(later) if may_change or verdict == "other_model" else None
+
+    def _behind(self, failed: Attempt, error: ErrorBody, leg: Leg, failures: int) -> Leg | None:
+        verdict = after_failure(
+            error,
+            failures=failures,
+            max_attempts=self._max_attempts,
+            has_content=True,
+            can_go_on=failed.can_go_on and leg.target.is_local,
+            is_gone=False,
+            has_other=False,
+        )
+        return Leg(leg.model, leg.target, backoff_seconds(failures)) if verdict == "retry" else None
 
     def _again(self, leg: Leg, error: ErrorBody, failures: int) -> Leg | None:
         pause = backoff_seconds(failures)

@@ -12,7 +12,7 @@ import logging
 from baton_common.errors import StreamBroken
 from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, Error
+from baton_contracts.frames import Data, End, Error, Prologue
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cancellation import Cancellation
 
@@ -81,7 +81,7 @@ class Listener:
 
     def _stalls_at(self, attempt: Attempt) -> float | None:
         """Before the first token silence is waiting, and bounded by the deadline."""
-        if not attempt.has_content:
+        if not attempt.has_begun:
             return None
         return asyncio.get_running_loop().time() + self._stall_seconds
 
@@ -94,6 +94,8 @@ class Listener:
         match frame:
             case Data():
                 attempt.add(frame)
+            case Prologue():
+                attempt.prompt_tokens = frame.prompt_tokens or 0
             case End():
                 attempt.end(frame)
             case Error():

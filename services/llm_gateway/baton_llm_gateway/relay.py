@@ -31,8 +31,8 @@ from baton_llm_gateway.target_health import TargetHealth
 
 log = logging.getLogger(__name__)
 
-ROUTE_ACK_SECONDS = 4.0
-"""The router's word comes after a replica's, which may take a while to tokenise."""
+ROUTE_ACK_SECONDS = 2.0
+"""The router's word comes after a replica's, for which it waits less than this."""
 OVERTAKEN_SECONDS = 0.25
 """The engine's word that it was cancelled may come before the cancel itself."""
 LEDGER_SECONDS = 1.0
@@ -98,6 +98,8 @@ class Relay:
         self._cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
         self._failed_replicas: list[str] = []
+        self._unbooked: Attempt | None = None
+        """The last one that a replica accepted: what it is depends on what follows."""
         self._stored: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Attempt:
@@ -132,22 +134,30 @@ class Relay:
                 span.set(stored=len(self._stored) - len(pending))
 
     async def _attempts(self) -> Attempt:
-        number = self._ctx.envelope.attempt
+        try:
+            return await self._until_one_ends_it()
+        finally:
+            self._book_unbooked()
+
+    async def _until_one_ends_it(self) -> Attempt:
+        attempt = Attempt(self._ctx.envelope.attempt, self._choice.model, self._ctx.node.clock.wall())
         try:
             leg = self._itinerary.begin()
         except RequestFailed as failed:
-            attempt = Attempt(number, self._choice.model, self._ctx.node.clock.wall())
             attempt.fail(failed.error)
             return attempt
+        attempt.model = leg.model
         original: ErrorBody | None = None
         while True:
-            attempt = await self._run_one(number, leg)
+            await self._run_one(attempt, leg)
             if attempt.error is None:
                 return attempt
             original = original or attempt.error
             following = self._itinerary.after(attempt, leg, is_gone=self._is_given_up())
             if following is None:
-                attempt.error = _final(attempt, original)
+                final = _final(attempt, original, self._unbooked)
+                self._book_unbooked()  # with its own error
+                attempt.error = final
                 return attempt
             if following.model != leg.model:
                 reason = f"{self._choice.reason}; {leg.model}: {attempt.error.code}"
@@ -156,23 +166,19 @@ class Relay:
             if leg.pause and await self._cancellation.within(leg.pause):
                 attempt.cancel()
                 return attempt
-            number += 1
+            attempt = attempt.next(leg.model, self._ctx.node.clock.wall())
 
-    async def _run_one(self, number: int, leg: Leg) -> Attempt:
-        ctx = self._ctx
-        attempt = Attempt(number, leg.model, ctx.node.clock.wall())
-        try:
-            with ctx.spans.span("attempt", attempt=number, model=leg.model) as span:
-                if leg.target.is_local:
-                    await self._call(attempt)
-                else:
-                    await self._call_provider(attempt, leg)
-                span.set(replica=attempt.replica or "none", outcome=attempt.outcome or "unknown")
-                if attempt.error:
-                    span.set(error=attempt.error.code)
-        finally:
-            self._book(attempt)
-        return attempt
+    async def _run_one(self, attempt: Attempt, leg: Leg) -> None:
+        with self._ctx.spans.span("attempt", attempt=attempt.number, model=leg.model) as span:
+            if attempt.num_resumed:
+                span.set(resumed_tokens=attempt.num_resumed)
+            if leg.target.is_local:
+                await self._call(attempt)
+            else:
+                await self._call_provider(attempt, leg)
+            span.set(replica=attempt.replica or "none", outcome=attempt.outcome or "unknown")
+            if attempt.error:
+                span.set(error=attempt.error.code)
 
     async def _call(self, attempt: Attempt) -> None:
         if self._cancellation.is_set:
@@ -181,7 +187,7 @@ class Relay:
         try:
             ack = await self._ctx.hand_on(
                 subjects.route(self._ctx.request_id),
-                lambda envelope: self._route(envelope, attempt.model),
+                lambda envelope: self._route(envelope, attempt),
                 to="inference_router",
                 attempt=attempt.number,
                 ack_seconds=ROUTE_ACK_SECONDS,
@@ -192,6 +198,7 @@ class Relay:
                 await self._tell_engine("superseded", attempt.number)
             return
         attempt.replica = ack.instance
+        self._note_accepted(attempt)
         if self._cancellation.cancel:  # it did not reach the replica
             self._cancel_came_early = True
             await self._tell_engine(self._cancellation.cancel.reason, attempt.number)
@@ -249,6 +256,8 @@ class Relay:
             self._provider_call = None
             self._cancellation.holds_blocks = True
             outbox.ended(stream)
+            if attempt.replica:
+                self._note_accepted(attempt)
             self._providers.health.learn(leg.target, call.failure, answered=attempt.outcome == "finished")
 
     def _is_given_up(self) -> bool:
@@ -260,16 +269,18 @@ class Relay:
         else:
             self._listener.note(CANCELLED)
 
-    def _route(self, envelope: Envelope, model: str) -> RouteHandoff:
+    def _route(self, envelope: Envelope, attempt: Attempt) -> RouteHandoff:
         handoff, chat = self._handoff, self._handoff.chat
         return RouteHandoff(
             envelope=envelope,
             work=EngineWork(
-                model=model,
+                model=attempt.model,
                 prompt=handoff.prompt,
                 sampling=chat.sampling,
                 tool_choice=chat.tool_choice,
                 priority=chat.priority,
+                resume_token_ids=attempt.resumed[0] if attempt.resumed else (),
+                resume_others=attempt.resumed[1:],
                 cache_salt=_cache_salt(envelope.tenant.tenant_id, chat.cache_salt),
             ),
             gateway=self._ctx.node.instance,
@@ -284,9 +295,16 @@ class Relay:
         attempt.fail(_too_late())
         await self._close(attempt)
 
-    def _book(self, attempt: Attempt) -> None:
+    def _note_accepted(self, attempt: Attempt) -> None:
+        if self._unbooked:
+            self._unbooked.supersede()
+            self._book_unbooked()
+        self._unbooked = attempt
+
+    def _book_unbooked(self) -> None:
         """One row for each attempt that a replica accepted: before that, no model was called."""
-        if attempt.replica is None:
+        attempt, self._unbooked = self._unbooked, None
+        if attempt is None:
             return
         if not attempt.over:
             attempt.cancel()
@@ -340,12 +358,13 @@ def _guard_lost(instance: str) -> ErrorBody:
     return ErrorBody(code="stop_lost", message=text, stop="output_guardrails")
 
 
-def _final(attempt: Attempt, original: ErrorBody) -> ErrorBody:
-    """What the client gets: before the first token the first error, after it that the answer broke off."""
-    error = attempt.error or original
+def _final(attempt: Attempt, original: ErrorBody, broke_off: Attempt | None) -> ErrorBody:
+    """What the client gets: before the first token the first error; after it that the answer broke off, and
+    why the last replica that had it did not go on."""
     if not attempt.has_content:
         return original
+    error = (broke_off and broke_off.error) or original
     code: ErrorCode = "stop_lost" if error.code == "stop_lost" else "upstream_error"
-    count = len(attempt.token_ids) or attempt.num_pieces
+    count = attempt.num_resumed + (attempt.num_tokens or attempt.num_pieces)
     text = f"The answer broke off after {count} tokens and can't go on: {error.message}"
     return ErrorBody(code=code, message=text, stop=error.stop)

@@ -1,12 +1,14 @@
 """What follows a failed attempt. Pure.
 
 the client is gone                          nothing more
-content was sent                            nothing more: a second start would say things twice
+content was sent without its token ids      nothing more: a second start would say things twice
 the client's own fault (4xx)                nothing more
-refused for want of a seat, other model     at once, with the other model (`auto` only)
-refused for want of a seat                  nothing more: the client gets reason and Retry-After
+refused for want of a seat, other model     at once, with the other model (`auto` only, before content)
+refused for want of a seat                  nothing more: the client gets reason and Retry-After; but an
+                                            answer that has begun tries again while replicas are only full
 the router does not answer                  nothing more: the client has waited long enough
-the replica failed, stalled or vanished     again elsewhere, a little later, while attempts are left
+the replica failed, stalled or vanished     elsewhere, a little later, while attempts are left: behind what
+                                            was sent, or from the start if nothing was
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from baton_contracts.errors import ErrorBody, ErrorCode
 BACKOFF_FLOOR_SECONDS = 0.05
 BACKOFF_CEILING_SECONDS = 1.0
 
-NO_SEAT: frozenset[ErrorCode] = frozenset({"no_ready_replica", "queue_full", "kv_exhausted"})
+FULL: frozenset[ErrorCode] = frozenset({"queue_full", "kv_exhausted"})
+NO_SEAT: frozenset[ErrorCode] = FULL | {"no_ready_replica"}
 _TRANSIENT: frozenset[ErrorCode] = frozenset(
     {
         "internal_error",
@@ -38,14 +41,26 @@ Next = Literal["give_up", "retry", "other_model"]
 
 
 def after_failure(
-    error: ErrorBody, *, failures: int, max_attempts: int, has_content: bool, is_gone: bool, has_other: bool
+    error: ErrorBody,
+    *,
+    failures: int,
+    max_attempts: int,
+    has_content: bool,
+    can_go_on: bool,
+    is_gone: bool,
+    has_other: bool,
 ) -> Next:
-    """`failures` counts this one; `has_other`: there is a model to fall back to that was not tried yet."""
-    if is_gone or has_content or error.status < 500 or failures >= max_attempts:
+    """`failures` counts this one; `can_go_on`: all content is there as token ids; `has_other`: there is a
+    model to fall back to that was not tried yet."""
+    if is_gone or error.status < 500 or failures >= max_attempts:
+        return "give_up"
+    if has_content and not can_go_on:
         return "give_up"
     if (error.code, error.stop) == ("stop_unresponsive", "inference_router"):
         return "give_up"
     if error.code in NO_SEAT:
+        if has_content:
+            return "retry" if error.code in FULL else "give_up"
         return "other_model" if has_other else "give_up"
     return "retry" if error.code in _TRANSIENT else "give_up"
 

@@ -21,6 +21,7 @@ from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_contracts.frames import Cancel, Data, End, Error, FinishReason, Prologue, Usage
 from baton_output_guardrails.answer_filter import Passed
 from baton_output_guardrails.answers import Answers
+from baton_output_guardrails.progress import DoesNotFit, Progress
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Pump:
         self._patience = patience
         self._wall = wall
         self._prologue_sent = False
+        self._prompt_tokens = 0
+        self._progress = Progress()
         self._stopping: FinishReason | None = None
         """Set once the answer is not to go on; the engine's End is only awaited for its usage."""
         self._ended = False
@@ -158,6 +161,12 @@ class Pump:
 
     async def _on_prologue(self, frame: Prologue) -> None:
         self.tally.attempts.add(frame.attempt)
+        self._prompt_tokens = frame.prompt_tokens or 0
+        try:
+            self._progress.begin(frame)
+        except DoesNotFit as problem:
+            await self._does_not_fit(problem)
+            return
         if self._stopping is None:
             self._disarm()  # somebody goes on
             self._parked_end = None
@@ -170,6 +179,12 @@ class Pump:
         """One frame in, one out, even if its text is held back: the edge sees that we live. `token_ids` stay
         here, unjudged as they are; those that a client wants come as `tokens`."""
         if self._stopping:
+            return
+        try:
+            if not self._progress.is_new(frame):
+                return
+        except DoesNotFit as problem:
+            await self._does_not_fit(problem)
             return
         self.tally.completion_tokens += len(frame.token_ids)
         await self._send(frame.index, self._answers.push(frame))
@@ -202,7 +217,9 @@ class Pump:
         if (
             self._stopping == "content_filter"
         ):  # our time for the engine's last word is over: usage as far as seen
-            usage = frame.usage or Usage(completion_tokens=self.tally.completion_tokens)
+            usage = frame.usage or Usage(
+                prompt_tokens=self._prompt_tokens, completion_tokens=self.tally.completion_tokens
+            )
             await self._end(
                 End(
                     request_id=frame.request_id,
@@ -238,6 +255,10 @@ class Pump:
     async def _end(self, frame: End) -> None:
         self._ended = True
         await self._out.send(frame)
+
+    async def _does_not_fit(self, problem: DoesNotFit) -> None:
+        text = f"Another replica went on with the answer, but {problem}. Try again."
+        await self._break_off(ErrorBody(code="stream_gap", message=text, stop="engine_worker"))
 
     async def _break_off(self, error: ErrorBody) -> None:
         """An error that only we know of: the edge gets it, everybody else is told to stop."""

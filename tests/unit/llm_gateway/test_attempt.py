@@ -83,7 +83,7 @@ def test_content_is_text_or_token_ids() -> None:
     held_back = attempt()
     held_back.add(Data(request_id=RID, sender="x", seq=0, token_ids=(5,)))
     assert held_back.has_content
-    assert (held_back.text, held_back.token_ids) == ("", [5])
+    assert (held_back.text, held_back.token_ids) == ("", {0: [5]})
 
 
 def data(**fields: Any) -> Data:
@@ -111,3 +111,56 @@ def test_further_answers_and_logprobs_count_but_can_not_be_repeated() -> None:
     assert not rated.can_be_repeated
     several.cancel()
     assert row(several)[3] == (0, 0, 2)
+
+
+def lost_after(tokens: int) -> Attempt:
+    made = attempt(tokens)
+    made.prompt_tokens = 7
+    made.fail(LOST)
+    return made
+
+
+def test_a_lost_attempt_that_nobody_takes_over_is_billed_with_its_prompt() -> None:
+    assert row(lost_after(3)) == ("error", None, "stop_lost", (7, 0, 3))
+
+
+def test_the_rows_of_a_migrated_answer_add_up_to_one_bill() -> None:
+    first = lost_after(3)
+    second = first.next("m", started_at=11.0)
+    second.replica, second.prompt_tokens = "engine_worker-2", 7
+    first.supersede()
+    second.add(data(text="more", token_ids=(3,)))
+    second.end(end("stop", prompt_tokens=7, cached_tokens=4, completion_tokens=5))
+    assert row(first) == ("migrated", None, "stop_lost", (0, 0, 3))
+    record = second.record(ENVELOPE, ended_at=13.0)
+    assert (record.attempt, record.outcome) == (3, "finished")
+    assert record.usage == Usage(prompt_tokens=7, cached_tokens=4, completion_tokens=2)
+    assert second.text == "w w w more"
+
+
+def test_one_that_failed_before_its_first_token_costs_nothing_once_another_has_it() -> None:
+    first = lost_after(0)
+    second = first.next("m", started_at=11.0)
+    first.supersede()
+    assert row(first) == ("error", None, "stop_lost", (0, 0, 0))
+    assert (second.resumed, second.has_content) == ((), False)
+
+
+def test_what_the_next_one_goes_on_behind() -> None:
+    first = attempt(2)
+    first.add(data(index=1, text="b", token_ids=(8, 9)))
+    second = first.next("m", started_at=11.0)
+    assert second.resumed == ((0, 1), (8, 9))
+    assert second.has_content
+    assert not second.has_begun
+    second.add(data(index=1, text="c", token_ids=(10,)))
+    assert second.next("m", started_at=12.0).resumed == ((0, 1), (8, 9, 10))
+
+
+def test_text_without_token_ids_can_not_go_on_elsewhere() -> None:
+    made = attempt()
+    made.add(data(text="of a provider"))
+    assert (made.has_content, made.can_go_on) == (True, False)
+    ours = attempt(1)
+    ours.add(data(text="held back until now"))
+    assert ours.can_go_on

@@ -61,7 +61,7 @@ async def test_an_answer_with_its_ids_and_usage() -> None:
     ear = Ear()
     await ear.hears(prologue(), data(1, "a"), data(2, "b"), end(3))
     over = await ear.until_over()
-    assert (over.outcome, over.text, over.token_ids) == ("finished", "ab", [1, 2])
+    assert (over.outcome, over.text, over.token_ids) == ("finished", "ab", {0: [1, 2]})
     assert over.usage == Usage(prompt_tokens=3, completion_tokens=2)
 
 
@@ -98,7 +98,7 @@ async def test_a_stall_after_the_first_token_is_a_failure() -> None:
     over = await ear.until_over()
     assert over.error is not None
     assert (over.error.code, over.error.stop) == ("upstream_error", "engine_worker")
-    assert over.token_ids == [1]
+    assert over.token_ids == {0: [1]}
 
 
 async def test_silence_before_the_first_token_is_only_waiting() -> None:

@@ -13,6 +13,7 @@ def verdict(code: Any, stop: Any = None, **changes: Any) -> str:
         "failures": 1,
         "max_attempts": 3,
         "has_content": False,
+        "can_go_on": True,
         "is_gone": False,
         "has_other": False,
     }
@@ -57,12 +58,34 @@ def test_a_clients_fault_is_not_taken_to_the_other_model() -> None:
     assert verdict("context_length_exceeded", has_other=True) == "give_up"
 
 
-@pytest.mark.parametrize("never", [{"has_content": True}, {"is_gone": True}, {"failures": 3}], ids=str)
+NEVER: list[dict[str, Any]] = [{"has_content": True, "can_go_on": False}, {"is_gone": True}, {"failures": 3}]
+
+
+@pytest.mark.parametrize("never", NEVER, ids=str)
 @pytest.mark.parametrize("code", ["stop_failed", "queue_full"])
-def test_after_content_without_a_client_or_without_attempts_nothing_follows(
+def test_after_content_without_ids_without_a_client_or_without_attempts_nothing_follows(
     code: str, never: dict[str, Any]
 ) -> None:
     assert verdict(code, has_other=True, **never) == "give_up"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("stop_lost", "retry"),
+        ("stop_failed", "retry"),
+        ("upstream_error", "retry"),
+        ("shutting_down", "retry"),
+        ("queue_full", "retry"),
+        ("kv_exhausted", "retry"),
+        ("no_ready_replica", "give_up"),
+        ("context_length_exceeded", "give_up"),
+    ],
+)
+def test_an_answer_that_has_begun_goes_on_elsewhere_but_not_with_another_model(
+    code: str, expected: str
+) -> None:
+    assert verdict(code, has_content=True, has_other=True) == expected
 
 
 def test_the_pause_doubles_with_jitter_over_a_floor_of_50_ms() -> None:

@@ -140,6 +140,34 @@ async def test_a_second_attempt_continues_the_same_stream(bench: Bench) -> None:
     assert (prologue.replica, data.text, end.finish_reason) == ("one", "Hello", "stop")
 
 
+async def test_an_answer_goes_on_in_the_middle_of_what_a_rule_watches(bench: Bench) -> None:
+    answer = await bench.open({"<EMAIL_1>": "a@b.example"})
+    first, other = answer.attempt(), FrameOutbox(bench.bus, "engine_worker-2")
+    await first.send(answer.prologue())
+    await first.send(answer.data("Write to <EMA", 1, 2))
+    await first.send(answer.data("IL", 3))
+    second = answer.attempt(2, other)
+    await second.send(answer.prologue(resumed=(2,)))
+    await second.send(answer.data("IL", 3))
+    await second.send(answer.data("_1>!", 4))
+    await second.send(answer.end())
+    text, end = await answer.text()
+    assert (text, end.kind) == ("Write to a@b.example!", "end")
+
+
+async def test_a_part_of_the_answer_that_is_missing_between_two_attempts_is_an_error(bench: Bench) -> None:
+    answer = await bench.open()
+    first, other = answer.attempt(), FrameOutbox(bench.bus, "engine_worker-2")
+    await first.send(answer.prologue())
+    await first.send(answer.data("One ", 1))
+    await answer.attempt(2, other).send(answer.prologue(resumed=(2,)))
+    text, error = await answer.text()
+    assert text == "One "
+    assert isinstance(error, Error)
+    assert error.error.code == "stream_gap"
+    assert "1 tokens of it did not come here" in error.error.message
+
+
 async def test_the_last_word_of_a_superseded_attempt_is_not_the_end(bench: Bench) -> None:
     answer = await bench.open()
     first = answer.attempt()

@@ -1,0 +1,98 @@
+"""Ledger rows of attempts that have just ended, in case the gateway that owned them can't store them now.
+
+A gateway stores its own rows (ADR 18). Between an engine's last frame and the stored row it may die: then
+this process, which has the figures, stores the row as a stand-in under the same key. The gateway's own word,
+should it come after all, takes its place. Nothing is sent for a gateway that lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from baton_common.bus import Bus
+from baton_common.clock import Clock
+from baton_common.errors import BusError
+from baton_common.leases import LeaseBoard
+from baton_common.tasks import spawn
+from baton_contracts import subjects
+from baton_contracts.records import UsageRecord
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS = 150.0
+"""A gateway tries for about two minutes to store a row."""
+KEPT_RECORDS = 4096
+"""Of each gateway; the oldest goes first."""
+TRY_SECONDS = 5.0
+MAX_TRIES = 6
+FIRST_PAUSE_SECONDS = 0.5
+
+
+@dataclass
+class _OfGateway:
+    unwatch: Callable[[], None]
+    ends: deque[tuple[float, UsageRecord]] = field(
+        default_factory=lambda: deque[tuple[float, UsageRecord]](maxlen=KEPT_RECORDS)
+    )
+
+
+class RecentEnds:
+    def __init__(self, bus: Bus, leases: LeaseBoard, clock: Clock) -> None:
+        self._bus = bus
+        self._leases = leases
+        self._clock = clock
+        self._gateways: dict[str, _OfGateway] = {}
+
+    @property
+    def num_kept(self) -> int:
+        return sum(len(one.ends) for one in self._gateways.values())
+
+    def note(self, gateway: str, record: UsageRecord) -> None:
+        """`gateway` owned the attempt. If it is gone already, that is noticed within its lease."""
+        now = self._clock.monotonic()
+        of_gateway = self._gateways.get(gateway)
+        if of_gateway is None:
+            of_gateway = _OfGateway(self._leases.watch(gateway, self._on_lost))
+            self._gateways[gateway] = of_gateway
+        ends = of_gateway.ends
+        ends.append((now, record.model_copy(update={"stand_in": True})))
+        while ends and now - ends[0][0] > KEPT_SECONDS:
+            ends.popleft()
+
+    def close(self) -> None:
+        for one in self._gateways.values():
+            one.unwatch()
+        self._gateways.clear()
+
+    def _on_lost(self, gateway: str) -> None:
+        oldest = self._clock.monotonic() - KEPT_SECONDS
+        records = [record for ended_at, record in self._gateways.pop(gateway).ends if ended_at >= oldest]
+        if records:
+            log.warning("%s is gone: %d ledger rows are stored in its place", gateway, len(records))
+            spawn(self._store(records))
+
+    async def _store(self, records: list[UsageRecord]) -> None:
+        for record in records:
+            await self._store_one(record)
+
+    async def _store_one(self, record: UsageRecord) -> None:
+        """Under an id of its own, so that the queue takes the gateway's record, too."""
+        message_id = f"{record.request_id}-{record.run_id}-{record.attempt}-stand-in"
+        subject = subjects.after("usage", record.request_id)
+        pause = FIRST_PAUSE_SECONDS
+        for _ in range(MAX_TRIES):
+            try:
+                await self._bus.publish_durable(
+                    subject, record.encode(), message_id=message_id, timeout=TRY_SECONDS
+                )
+            except BusError as error:
+                log.warning("stand-in %s not stored yet: %s", message_id, error)
+                await asyncio.sleep(pause)
+                pause *= 2
+            else:
+                return
+        log.error("usage record %s LOST", message_id)

@@ -1,0 +1,96 @@
+"""A gateway that dies with rows not stored: the engine worker stores them, and only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton_common.errors import BusUnavailable
+from baton_common.leases import LeaseBoard
+from baton_common.memory_bus import MemoryBus
+from baton_contracts import subjects
+from baton_contracts.heartbeats import Lease
+from baton_contracts.records import UsageRecord
+from baton_engine_worker import recent_ends
+from baton_engine_worker.recent_ends import KEPT_RECORDS, KEPT_SECONDS, RecentEnds
+from tests.support.after_records import usage_record
+from tests.support.relay import HandClock, eventually
+
+GATEWAY = "llm_gateway-1"
+
+
+class Board:
+    def __init__(self) -> None:
+        self.bus, self.clock = MemoryBus(), HandClock()
+        self.leases = LeaseBoard(self.bus, self.clock.clock)
+        self.ends = RecentEnds(self.bus, self.leases, self.clock.clock)
+
+    async def gone(self, record: UsageRecord, gateway: str = GATEWAY) -> None:
+        """Until what was to be done for `record` is done."""
+        lease = Lease(service="llm_gateway", instance=gateway, state="gone")
+        await self.bus.publish(subjects.lease(gateway), lease.encode())
+        await eventually(lambda: bool(self.stored(record)))
+
+    def stored(self, record: UsageRecord) -> list[UsageRecord]:
+        found = self.bus.stored.get(subjects.after("usage", record.request_id), {})
+        return [UsageRecord.decode(payload) for payload in found.values()]
+
+
+async def test_a_lost_gateways_rows_are_stored_in_its_place() -> None:
+    board, mine, others = Board(), usage_record(), usage_record()
+    await board.leases.start()
+    board.ends.note(GATEWAY, mine)
+    board.ends.note("llm_gateway-2", others)
+    assert board.stored(mine) == []
+    await board.gone(mine)
+    assert board.stored(mine) == [mine.model_copy(update={"stand_in": True})]
+    assert board.stored(others) == []
+    assert board.ends.num_kept == 1
+
+
+async def test_silence_is_death_too_and_what_ends_after_it_is_stored_as_well() -> None:
+    board, before, after = Board(), usage_record(), usage_record()
+    board.ends.note(GATEWAY, before)
+    board.clock.move(3.5)
+    board.leases.check()
+    await eventually(lambda: len(board.stored(before)) == 1)
+    board.ends.note(GATEWAY, after)
+    board.clock.move(3.5)
+    board.leases.check()
+    await eventually(lambda: len(board.stored(after)) == 1)
+    assert board.ends.num_kept == 0
+
+
+async def test_old_ends_are_forgotten() -> None:
+    board, old, new = Board(), usage_record(), usage_record()
+    await board.leases.start()
+    board.ends.note(GATEWAY, old)
+    board.clock.move(KEPT_SECONDS + 1)
+    board.ends.note(GATEWAY, new)
+    assert board.ends.num_kept == 1
+    await board.gone(new)
+    assert board.stored(old) == []
+    assert len(board.stored(new)) == 1
+
+
+async def test_so_many_are_kept_and_no_more() -> None:
+    board, record = Board(), usage_record()
+    for _ in range(KEPT_RECORDS + 5):
+        board.ends.note(GATEWAY, record)
+    assert board.ends.num_kept == KEPT_RECORDS
+
+
+async def test_a_store_that_is_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_ends, "FIRST_PAUSE_SECONDS", 0.001)
+    board, record = Board(), usage_record()
+    await board.leases.start()
+    publish, failures = board.bus.publish_durable, [BusUnavailable("away"), BusUnavailable("away")]
+
+    async def stumbling(*args: object, **named: object) -> None:
+        if failures:
+            raise failures.pop()
+        await publish(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(board.bus, "publish_durable", stumbling)
+    board.ends.note(GATEWAY, record)
+    await board.gone(record)
+    assert failures == []
