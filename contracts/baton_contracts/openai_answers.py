@@ -39,7 +39,7 @@ class BatonExtras(HttpModel):
     citations: list[str] = Field(description="Sources of [1], [2], … in order.")
 
 
-WireFinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+WireFinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 
 
 class CallFunction(HttpModel):
@@ -82,6 +82,16 @@ class ChoiceLogprobs(HttpModel):
     refusal: None
 
 
+class PromptLogprob(HttpModel):
+    logprob: float
+    rank: int | None = Field(description="Null where it is not among the likeliest that were asked for.")
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""For each token of the prompt: the token itself first, then the likeliest, by id."""
+
+
 class AnswerMessage(HttpModel):
     role: Literal["assistant"]
     content: str | None = Field(description="Null if the answer is nothing but tool calls.")
@@ -89,6 +99,7 @@ class AnswerMessage(HttpModel):
     reasoning: str | None = Field(default=None, description="What the model thought first.")
     reasoning_content: str | None = Field(default=None, description="The same, under its other name.")
     tool_calls: list[AnswerToolCall] | None = None
+    function_call: CallFunction | None = Field(default=None, description="For a request with functions.")
     baton: BatonExtras | None = None
 
 
@@ -97,6 +108,7 @@ class Choice(HttpModel):
     message: AnswerMessage
     logprobs: ChoiceLogprobs | None
     finish_reason: WireFinishReason
+    token_ids: list[int] | None = Field(default=None, description="With return_token_ids.")
 
 
 class ChatCompletion(HttpModel):
@@ -107,6 +119,8 @@ class ChatCompletion(HttpModel):
     system_fingerprint: str
     choices: list[Choice]
     usage: CompletionUsage
+    prompt_token_ids: list[int] | None = Field(default=None, description="With return_token_ids.")
+    prompt_logprobs: PromptLogprobs | None = Field(default=None, description="With prompt_logprobs.")
 
 
 class Delta(HttpModel):
@@ -115,6 +129,7 @@ class Delta(HttpModel):
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCallDelta] | None = None
+    function_call: CallFunctionDelta | None = Field(default=None, description="For a request with functions.")
 
 
 class ChunkChoice(HttpModel):
@@ -122,6 +137,7 @@ class ChunkChoice(HttpModel):
     delta: Delta
     logprobs: ChoiceLogprobs | None = Field(description="Of the tokens whose text comes by here.")
     finish_reason: WireFinishReason | None
+    token_ids: list[int] | None = Field(default=None, description="With return_token_ids.")
 
 
 class ChatCompletionChunk(HttpModel):
@@ -134,6 +150,7 @@ class ChatCompletionChunk(HttpModel):
     system_fingerprint: str
     choices: list[ChunkChoice]
     usage: CompletionUsage | None = None
+    prompt_token_ids: list[int] | None = Field(default=None, description="With return_token_ids, once.")
     baton: BatonExtras | None = None
 
 

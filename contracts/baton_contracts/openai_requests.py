@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
-from baton_contracts.openai_formats import (
-    Choices,
-    Pattern,
-    ResponseFormat,
-    SchemaOrText,
-    StructuredOutputs,
+from baton_contracts.openai_generation import GenerationRequest
+from baton_contracts.openai_tools import (
+    AskedToolCall,
+    CalledFunction,
+    CallId,
+    FunctionDefinition,
+    FunctionName,
+    FunctionTool,
+    OldFunctionChoice,
+    ToolChoice,
 )
-from baton_contracts.openai_tools import AskedToolCall, CallId, FunctionTool, ToolChoice
-
-_INT64 = 2**63
 
 Text = str
 Name = Annotated[str, Field(max_length=64, pattern=r"^[^\s<|\\/>]+$")]
@@ -88,7 +89,7 @@ class AssistantMessage(HttpModel):
     name: Name | None = None
     refusal: str | None = None
     tool_calls: list[AskedToolCall] | None = Field(default=None, max_length=128)
-    function_call: Any = Field(default=None, description="Not served: use tool_calls.")
+    function_call: CalledFunction | None = Field(default=None, description="The older form of a tool call.")
     audio: Any = None
 
 
@@ -98,7 +99,15 @@ class ToolMessage(HttpModel):
     tool_call_id: CallId
 
 
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+class FunctionMessage(HttpModel):
+    """The older form of a tool's message: the result of the call before it."""
+
+    role: Literal["function"]
+    content: str | None
+    name: FunctionName
+
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 UNKNOWN_ROLE = "unknown_role"
@@ -118,7 +127,8 @@ ChatMessage = Annotated[
     | Annotated[DeveloperMessage, Tag("«developer»")]
     | Annotated[UserMessage, Tag("«user»")]
     | Annotated[AssistantMessage, Tag("«assistant»")]
-    | Annotated[ToolMessage, Tag("«tool»")],
+    | Annotated[ToolMessage, Tag("«tool»")]
+    | Annotated[FunctionMessage, Tag("«function»")],
     Discriminator(
         _role_tag,
         custom_error_type=UNKNOWN_ROLE,
@@ -127,90 +137,27 @@ ChatMessage = Annotated[
 ]
 
 
-_TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-_StopString = Annotated[str, Field(min_length=1, max_length=1024)]
-Stop = Annotated[
-    Annotated[_StopString, Tag("«string»")]
-    | Annotated[list[_StopString], Field(max_length=4), Tag("«list»")],
-    by_json_type("a string or a list of at most 4 strings"),
-]
-
-
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 Retrieval = Annotated[
     Annotated[bool, Tag("«boolean»")] | Annotated[Literal["auto", "on", "off"], Tag("«string»")],
     by_json_type('true, false, "auto", "on" or "off"'),
 ]
 
 
-class StreamOptions(HttpModel):
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
+class ChatCompletionRequest(GenerationRequest):
+    """POST /v1/chat/completions."""
 
-
-class ChatCompletionRequest(HttpModel):
-    """POST /v1/chat/completions. Unknown fields are kept aside: the edge says which it ignored."""
-
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, frozen=True)
-
-    model: str = Field(
-        min_length=1, max_length=256, description="A served model, or an alias such as `auto`."
-    )
     messages: list[ChatMessage] = Field(min_length=1, max_length=4096)
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1, lt=2**31, description="The older name of the next.")
     max_completion_tokens: int | None = Field(default=None, ge=1, lt=2**31)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=-_INT64, lt=_INT64)
-    stop: Stop | None = None
-    n: int | None = Field(default=None, ge=1, le=128, description="The engine has its own bound.")
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
-        default=None, max_length=1024, description="Token id → number added to its logit."
-    )
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
-
     tools: list[FunctionTool] | None = Field(default=None, min_length=1, max_length=128)
     tool_choice: ToolChoice | None = Field(default=None, description="Default: auto.")
     parallel_tool_calls: bool | None = Field(default=None, description="False: one call at most.")
-    response_format: ResponseFormat | None = None
-
-    top_k: int | None = Field(default=None, ge=-1, lt=2**31, description="−1 or 0: off. As in vLLM.")
-    min_p: float | None = Field(default=None, ge=0, le=1, description="As in vLLM.")
-    min_tokens: int | None = Field(default=None, ge=0, lt=2**31, description="As in vLLM.")
-    stop_token_ids: list[_TokenId] | None = Field(default=None, max_length=64, description="As in vLLM.")
-    ignore_eos: bool | None = Field(default=None, description="As in vLLM.")
-    include_stop_str_in_output: bool | None = Field(default=None, description="As in vLLM.")
-    skip_special_tokens: bool | None = Field(default=None, description="As in vLLM.")
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10, description="As in vLLM.")
-    bad_words: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
-        default=None, max_length=1024, description="As in vLLM."
-    )
-    allowed_token_ids: list[_TokenId] | None = Field(
-        default=None, min_length=1, max_length=8192, description="As in vLLM."
-    )
-    truncate_prompt_tokens: int | None = Field(default=None, ge=-1, lt=2**31, description="As in vLLM.")
     chat_template_kwargs: JsonObject | None = Field(
         default=None, description="Variables for the model's chat template, as in vLLM."
     )
-    priority: int | None = Field(
-        default=None, ge=0, le=1000, description="Above 0: served after others. Waiting makes up for it."
-    )
-    cache_salt: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=256,
-        description="Cached work is shared only with requests of the same key's tenant and salt.",
-    )
-    structured_outputs: StructuredOutputs | None = Field(default=None, description="As in vLLM.")
-    guided_json: SchemaOrText | None = Field(default=None, description="Older: structured_outputs.json.")
-    guided_regex: Pattern | None = Field(default=None, description="Older: structured_outputs.regex.")
-    guided_choice: Choices | None = Field(default=None, description="Older: structured_outputs.choice.")
-    guided_grammar: Pattern | None = Field(default=None, description="Older: structured_outputs.grammar.")
-
     retrieval: Retrieval | None = Field(
         default=None, description="Whether documents are looked up for the answer. Default: auto."
     )
@@ -219,15 +166,31 @@ class ChatCompletionRequest(HttpModel):
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
         description="A stored conversation: its history goes before the messages of this request.",
     )
-
     store: bool | None = Field(default=None, description="No effect.")
     metadata: dict[str, str] | None = Field(default=None, description="No effect.")
-    user: str | None = Field(default=None, description="No effect.")
     safety_identifier: str | None = Field(default=None, description="No effect.")
     service_tier: str | None = Field(default=None, description="No effect.")
-    reasoning_effort: str | None = Field(default=None, description="No effect.")
+    reasoning_effort: Effort | None = Field(
+        default=None,
+        description="none, minimal, low: no thinking; others: thinking. For models that can choose.",
+    )
     verbosity: str | None = Field(default=None, description="No effect.")
     prompt_cache_key: str | None = Field(default=None, description="No effect.")
+    functions: list[FunctionDefinition] | None = Field(
+        default=None, min_length=1, max_length=128, description="The older form of tools."
+    )
+    function_call: OldFunctionChoice | None = Field(
+        default=None, description="The older form of tool_choice."
+    )
+    include_reasoning: bool | None = Field(
+        default=None, description="False: what the model thought is not told. As in vLLM."
+    )
+    add_generation_prompt: bool | None = Field(
+        default=None, description="False: no answer is opened behind the messages. As in vLLM."
+    )
+    continue_final_message: bool | None = Field(
+        default=None, description="The last message, an assistant's, goes on. As in vLLM."
+    )
 
 
 class DocumentRequest(HttpModel):

@@ -59,6 +59,12 @@ ToolChoice = Annotated[
 ]
 
 
+OldFunctionChoice = Annotated[
+    Annotated[Literal["none", "auto"], Tag("«string»")] | Annotated[ChosenFunction, Tag("«object»")],
+    by_json_type('"none", "auto" or an object that names a function'),
+]
+
+
 class CalledFunction(HttpModel):
     name: FunctionName
     arguments: str = Field(description="JSON text.")

@@ -21,8 +21,10 @@ class TokensQuery(WireModel):
     )
     resume_token_ids: tuple[int, ...] = Field(default=(), description="As in EngineWork.")
     cache_salt: str = Field(default="", description="As in EngineWork; it begins the chain of hashes.")
-    want: Literal["count", "ids", "hashes"] = Field(
-        default="count", description="Each is told with those before it: hashes with ids and count."
+    want: Literal["count", "ids", "hashes", "text"] = Field(
+        default="count",
+        description="Each is told with those before it: hashes with ids and count. Text: what the ids of a "
+        "raw prompt spell, whatever text stands beside them; with the count.",
     )
 
 
@@ -38,4 +40,5 @@ class TokensReply(WireModel):
     block_hashes: tuple[str, ...] = Field(
         default=(), description="As KvEvents names them: of the blocks that a cache could spare computing."
     )
+    text: str = ""
     error: ErrorBody | None = None

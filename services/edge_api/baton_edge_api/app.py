@@ -23,10 +23,15 @@ CHAT_PATH = "/v1/chat/completions"
 
 
 def build_app(
-    chat: RelayEndpoint, embeddings: EmbeddingsEndpoint, side: SideEndpoints, metrics: Metrics
+    chat: RelayEndpoint,
+    completions: RelayEndpoint,
+    embeddings: EmbeddingsEndpoint,
+    side: SideEndpoints,
+    metrics: Metrics,
 ) -> ASGIApp:
     routes = [
         Route(CHAT_PATH, chat, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/models", side.models),
         Route("/v1/models/{name:path}", side.model),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from baton_contracts.openai_formats import JsonSchemaFormat, StructuredOutputs
-from baton_contracts.openai_requests import ChatCompletionRequest
+from baton_contracts.openai_generation import GenerationRequest
 from baton_contracts.prompt import StructuredOutput
 from baton_edge_api.json_words import as_text, object_text
 from baton_edge_api.refusals import bad_value, not_served
 
 
-def structured_output(wire: ChatCompletionRequest) -> StructuredOutput | None:
+def structured_output(wire: GenerationRequest) -> StructuredOutput | None:
     """Raises RequestFailed: two forms are asked for, or one that can't be had."""
     found = list(_all_forms(wire))
     if len(found) > 1:
@@ -22,7 +22,7 @@ def structured_output(wire: ChatCompletionRequest) -> StructuredOutput | None:
     return found[0] if found else None
 
 
-def _all_forms(wire: ChatCompletionRequest) -> Iterator[StructuredOutput]:
+def _all_forms(wire: GenerationRequest) -> Iterator[StructuredOutput]:
     asked = wire.response_format
     if isinstance(asked, JsonSchemaFormat):
         schema = as_text(asked.json_schema.schema_, "response_format.json_schema.schema")

@@ -19,45 +19,32 @@ def _one(value: object) -> bool:
     return value is None or value == 1
 
 
-def _unless_false(value: object) -> bool:
-    return value is None or value is True
-
-
 NOT_SERVED: dict[str, Neutral] = {
-    "functions": _nothing,
-    "function_call": lambda value: value in (None, "none", "auto"),
     "modalities": lambda value: value in (None, ["text"]),
     "audio": _nothing,
     "prediction": _nothing,
     "web_search_options": lambda value: value is None,
     # What vLLM has besides.
-    "best_of": _one,
-    "prompt_logprobs": lambda value: value is None,
     "length_penalty": _one,
     "use_beam_search": _nothing,
     "early_stopping": _nothing,
     "logits_processors": _nothing,
-    "spaces_between_special_tokens": _unless_false,
-    "echo": _nothing,
-    "add_generation_prompt": _unless_false,
-    "continue_final_message": _nothing,
-    "add_special_tokens": _nothing,
     "documents": _nothing,
     "chat_template": _nothing,
     "mm_processor_kwargs": _nothing,
     "guided_whitespace_pattern": _nothing,
     "structural_tag": _nothing,
-    "include_reasoning": _unless_false,
-    "return_token_ids": _nothing,
-    "return_tokens_as_token_ids": _nothing,
     "kv_transfer_params": _nothing,
     "vllm_xargs": _nothing,
 }
 """Name → whether a value asks for nothing. Any other value is refused."""
 
+CHAT_NOT_SERVED: dict[str, Neutral] = NOT_SERVED | {"add_special_tokens": _nothing}
+COMPLETION_NOT_SERVED: dict[str, Neutral] = NOT_SERVED | {"suffix": _nothing}
+
 INSTEAD: dict[str, str] = {
-    "functions": "this older form is not served; use tools.",
-    "function_call": "this older form is not served; use tool_choice.",
+    "add_special_tokens": "a chat's template writes its own.",
+    "suffix": "filling in between a prompt and a suffix is not served.",
     "chat_template": "templates of requests are not run; the model's own is used.",
 }
 
@@ -68,10 +55,10 @@ NO_EFFECT = frozenset(
         "user",
         "safety_identifier",
         "service_tier",
-        "reasoning_effort",
         "verbosity",
         "prompt_cache_key",
         "guided_decoding_backend",
+        "spaces_between_special_tokens",
     }
 )
 """Parameters that are known and change nothing here."""

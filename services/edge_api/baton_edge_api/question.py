@@ -64,6 +64,20 @@ class Question(ABC):
     def without_cache(self) -> Self:
         return replace(self, chat=self.chat.model_copy(update={"use_cache": False}))
 
+    @property
+    def more_requests(self) -> Sequence[ChatRequest]:
+        """What else is asked of the relay for the same answer; their answers follow those to `chat`."""
+        return ()
+
+    @property
+    def num_answers(self) -> int:
+        """That the relay will write."""
+        return self.chat.sampling.n * (1 + len(self.more_requests))
+
+    def in_own_words(self, error: ErrorBody) -> ErrorBody:
+        """An error of the relay, its parameter named as this endpoint names it."""
+        return error
+
     @abstractmethod
     def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
         """`created` is in Unix seconds."""

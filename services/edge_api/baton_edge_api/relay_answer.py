@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import Receive, Send
@@ -29,9 +30,10 @@ from baton_edge_api.limits.admission import Admission, Grant
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.question import Ending, Question
 from baton_edge_api.record_log import RecordLog
-from baton_edge_api.relay_call import CancelOutcome, RelayCall
+from baton_edge_api.relay_call import Call, CancelOutcome, RelayCall
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.several_calls import SeveralCalls
 
 _END_SECONDS = 0.3
 """How long the end of a cancelled answer is waited for: it says what was used until then."""
@@ -73,9 +75,7 @@ class RelayAnswer:
         self._interruption = Interruption()
         self.trip = self._interruption.trip
         """Ends it from outside."""
-        self._call = RelayCall(
-            parts.desk.node, queue, envelope, self._interruption.trip, plain=settings.plain_gateway
-        )
+        self._call = _call(parts, queue, envelope, question, self._interruption.trip)
         patience = Patience(
             keep_alive=settings.keep_alive_seconds,
             idle=settings.idle_timeout,
@@ -86,7 +86,7 @@ class RelayAnswer:
         self._client = ClientSide(exchange, self._watchdog, send, settings.write_timeout)
         self._now = asyncio.get_running_loop().time
         began = self._now() - max(0.0, time.time() - exchange.started)
-        self._so_far = AnswerSoFar(question.chat.sampling.n, began)
+        self._so_far = AnswerSoFar(question.num_answers, began)
         self._kept = False
         self._last_byte = 0.0
         """Unix time at which the client got its last byte, or was given up."""
@@ -101,7 +101,7 @@ class RelayAnswer:
                 await self._relay()
         except RequestFailed as failed:
             status = "error"
-            ending = await self._fail(failed.error)
+            ending = await self._fail(self._question.in_own_words(failed.error))
         except Interrupted as interrupted:
             status, ending = await self._give_up(interrupted.interrupt)
         finally:
@@ -173,8 +173,9 @@ class RelayAnswer:
 
     def _baton_headers(self, prologue: Prologue | None) -> HeaderList:
         headers = [(b"x-conversation-id", self._envelope.conversation_id.encode())]
-        if self._question.ignored:
-            headers.append((b"x-baton-ignored-parameters", ",".join(self._question.ignored).encode()))
+        ignored = {*self._question.ignored, *(prologue.ignored if prologue else ())}
+        if ignored:
+            headers.append((b"x-baton-ignored-parameters", _header_value(",".join(sorted(ignored)))))
         if prologue:
             headers += [
                 (b"x-baton-model", _header_value(prologue.model)),
@@ -272,6 +273,21 @@ class RelayAnswer:
         await self._trace.close(
             self._envelope.request_id, tenant_id, status=status, last_byte=self._last_byte
         )
+
+
+def _call(
+    parts: RelayParts,
+    queue: FrameQueue,
+    envelope: Envelope,
+    question: Question,
+    trip: Callable[[Interrupt], None],
+) -> Call:
+    def call(queue: FrameQueue, envelope: Envelope) -> RelayCall:
+        return RelayCall(parts.desk.node, queue, envelope, trip, plain=parts.settings.plain_gateway)
+
+    if more := question.more_requests:
+        return SeveralCalls(parts.desk, call, queue, envelope, (question.chat, *more))
+    return call(queue, envelope)
 
 
 def _header_value(text: str) -> bytes:

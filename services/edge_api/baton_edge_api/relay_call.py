@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from baton_common.cancels import broadcast_cancel
 from baton_common.errors import BusError, RequestFailed, StreamBroken
@@ -34,6 +35,27 @@ class CancelOutcome:
     """KV blocks that the engine gave back; None if no engine said so."""
 
 
+class Call(Protocol):
+    """One answer on its way, be it made of one request on the relay or of several."""
+
+    prologue: Prologue | None
+
+    @property
+    def over(self) -> bool: ...
+
+    async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str: ...
+
+    async def begin(self) -> Prologue: ...
+
+    async def next(self) -> Data | End: ...
+
+    async def cancel(self, reason: CancelReason) -> CancelOutcome: ...
+
+    async def last_frame(self, seconds: float) -> End | None: ...
+
+    def close(self) -> None: ...
+
+
 class RelayCall:
     """`plain`: straight to the LLM gateway, and straight back."""
 
@@ -55,6 +77,8 @@ class RelayCall:
         self._unwatch: list[Callable[[], None]] = []
         self._held_by = -1
         self.prologue: Prologue | None = None
+        self.was_handed_on = False
+        """Somebody may hold it: then a cancel is not in vain."""
         self.over = False
         """True once the relay has said its last word on this request, or never got it."""
 
@@ -71,6 +95,7 @@ class RelayCall:
                 raise RequestFailed.because("request_too_large", text, param="messages")
             return payload
 
+        self.was_handed_on = True
         try:
             ack = await hand_on(
                 self._node.bus,

@@ -18,7 +18,7 @@ from baton_edge_api.body import read_body
 from baton_edge_api.exchange import Exchange, exchange_of, header
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.limits.admission import Asked
-from baton_edge_api.limits.prompt_count import count_prompt_tokens
+from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
 from baton_edge_api.relay_answer import RelayAnswer, RelayParts
 from baton_edge_api.request_trace import RequestTrace
@@ -64,13 +64,14 @@ class RelayEndpoint:
 
     def _asked(self, question: Question, exchange: Exchange) -> Asked:
         chat, parts = question.chat, self._parts
+        chats = (chat, *question.more_requests)
         return Asked(
             chat.model,
-            lambda: count_prompt_tokens(
-                parts.desk.node.bus, exchange.request_id, chat, parts.admission.likely_model(chat.model)
+            lambda: count_all(
+                parts.desk.node.bus, exchange.request_id, chats, parts.admission.likely_model(chat.model)
             ),
             max_output_tokens=chat.sampling.max_tokens,
-            num_answers=chat.sampling.n,
+            num_answers=question.num_answers,
         )
 
     async def _read(

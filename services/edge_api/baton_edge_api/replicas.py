@@ -86,6 +86,10 @@ class ReplicaBoard:
     def ready(self) -> list[ReplicaHeartbeat]:
         return [heartbeat for heartbeat in self.fresh() if heartbeat.state == "ready"]
 
+    def knows(self, name: str) -> bool:
+        """A model that there is, be it served now or not."""
+        return name in self._first_seen or name in self._catalog.models or name in self._catalog.routes
+
     def models(self) -> list[ServedModel]:
         """What can be asked for now: served models, those of other servers, aliases that stand for one."""
         lengths: dict[str, int] = {}

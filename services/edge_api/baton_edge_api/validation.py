@@ -7,7 +7,7 @@ chat_mapping's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -15,11 +15,14 @@ from pydantic_core import ErrorDetails
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorCode
 from baton_contracts.openai_base import TAG_MARK
+from baton_contracts.openai_generation import GenerationRequest
 from baton_contracts.openai_requests import UNKNOWN_ROLE, AssistantMessage, ChatCompletionRequest
 from baton_contracts.prompt import ChatRequest
+from baton_edge_api.chat_form import chat_form
 from baton_edge_api.chat_mapping import chat_request
 from baton_edge_api.chat_question import ChatQuestion
-from baton_edge_api.parameters import INSTEAD, NO_EFFECT, NOT_SERVED
+from baton_edge_api.generation_mapping import check_generation
+from baton_edge_api.parameters import CHAT_NOT_SERVED, INSTEAD, NO_EFFECT, NOT_SERVED, Neutral
 from baton_edge_api.refusals import bad_value, not_served
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.tools import check_calls
@@ -48,12 +51,14 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
         first = error.errors(include_url=False)[0]
         raise explain(first) from None
     _check_consistency(wire)
-    _check_served(wire)
+    check_served(wire, CHAT_NOT_SERVED)
+    _check_messages(wire)
     check_calls(wire)
     chat = chat_request(wire)
     _check_size(chat, max_text_chars)
     return ChatQuestion(
         chat=chat,
+        form=chat_form(wire),
         include_usage=bool(wire.stream_options and wire.stream_options.include_usage),
         conversation_id=wire.conversation_id,
         ignored=ignored_names(wire, strict=strict),
@@ -96,35 +101,33 @@ def _check_size(chat: ChatRequest, limit: int) -> None:
 
 
 def _check_consistency(wire: ChatCompletionRequest) -> None:
-    if wire.stream_options is not None and not wire.stream:
-        raise bad_value("stream_options", "only allowed when stream is true.")
     if wire.top_logprobs and not wire.logprobs:
         raise bad_value("top_logprobs", "only allowed when logprobs is true.")
     older, newer = wire.max_tokens, wire.max_completion_tokens
     if older is not None and newer is not None and older != newer:
         raise bad_value("max_tokens", "differs from max_completion_tokens. Give only one of them.")
-    longest = newer or older
-    if longest is not None and wire.min_tokens is not None and wire.min_tokens > longest:
-        raise bad_value("min_tokens", "is above max_tokens.")
+    check_generation(wire, newer or older)
 
 
-def _check_served(wire: ChatCompletionRequest) -> None:
+def check_served(wire: GenerationRequest, not_served_here: Mapping[str, Neutral]) -> None:
     extra = wire.model_extra or {}
-    for name, is_neutral in NOT_SERVED.items():
+    for name, is_neutral in not_served_here.items():
         value = extra[name] if name in extra else getattr(wire, name, None)
         if not is_neutral(value):
             raise not_served(name, INSTEAD.get(name, "this is not served yet. Leave it out."))
+
+
+def _check_messages(wire: ChatCompletionRequest) -> None:
     for index, message in enumerate(wire.messages):
         if isinstance(message, AssistantMessage):
             _check_assistant(message, f"messages[{index}]")
 
 
 def _check_assistant(message: AssistantMessage, at: str) -> None:
-    if message.function_call:
-        raise not_served(f"{at}.function_call", "use tool_calls instead.")
     if message.audio:
         raise not_served(f"{at}.audio", "this is not served yet.")
-    if message.content is None and message.refusal is None and not message.tool_calls:
+    has_call = message.tool_calls or message.function_call
+    if message.content is None and message.refusal is None and not has_call:
         text = f"{at}.content may be null only in a message with tool_calls."
         raise RequestFailed.because("invalid_value", text, param=f"{at}.content")
 

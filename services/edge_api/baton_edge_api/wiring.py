@@ -13,6 +13,7 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
+from baton_edge_api.completion_reading import completion_reader
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
 from baton_edge_api.key_watch import wait_for, watch_keys, watch_limits
@@ -27,6 +28,7 @@ from baton_edge_api.replicas import ReplicaBoard
 from baton_edge_api.server import serving
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
+from baton_edge_api.spelling import Speller
 from baton_edge_api.validation import chat_reader
 
 _FLUSH_SECONDS = 5.0
@@ -47,6 +49,8 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         limits = Limits(node, bus, ring, catalog, metrics, settings)
         parts = RelayParts(desk, ring, record_log, limits.admission, metrics, settings)
         chat = RelayEndpoint(parts, chat_reader(settings))
+        speller = Speller(bus, catalog, replicas.knows)
+        completions = RelayEndpoint(parts, completion_reader(settings), speller.complete)
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(
             EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
@@ -58,7 +62,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         node.supervise("limits", lambda: watch_limits(bus, limits.rules))
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
-        async with serving(build_app(chat, embeddings, side, metrics), settings, sock):
+        async with serving(build_app(chat, completions, embeddings, side, metrics), settings, sock):
             yield
             desk.end_all()
         await record_log.flush(_FLUSH_SECONDS)

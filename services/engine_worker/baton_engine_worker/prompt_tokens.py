@@ -49,6 +49,8 @@ class PromptTokens:
         return await self._tokenise(work.prompt)
 
     async def answer(self, _request_id: str, query: TokensQuery) -> TokensReply:
+        if query.want == "text":
+            return self._spelled(query.prompt.token_ids)
         try:
             token_ids = await self._tokenise(query.prompt)
         except EngineError as error:
@@ -65,6 +67,10 @@ class PromptTokens:
                 "block_hashes": hashes,
             }
         )
+
+    def _spelled(self, token_ids: Sequence[int]) -> TokensReply:
+        text: str = self._engine.tokenizer.decode(token_ids, skip_special_tokens=False)
+        return TokensReply(num_tokens=len(token_ids), text=text)
 
     async def _tokenise(self, prompt: Prompt) -> list[int]:
         whole = (prompt, self._engine.tokenizer, self._dialect)

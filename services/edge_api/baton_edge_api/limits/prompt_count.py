@@ -6,6 +6,9 @@ builder will add are not known here; the settlement counts them.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from baton_common.bus import Bus
 from baton_common.prompt_tokens import ask_tokens
 from baton_contracts.prompt import ChatRequest, Prompt
@@ -17,9 +20,19 @@ MESSAGE_TOKENS = 8
 """What a chat template puts around a message."""
 
 
+async def count_all(bus: Bus, request_id: str, chats: Sequence[ChatRequest], model: str) -> int:
+    counts = (count_prompt_tokens(bus, request_id, chat, model) for chat in chats)
+    return sum(await asyncio.gather(*counts))
+
+
 async def count_prompt_tokens(bus: Bus, request_id: str, chat: ChatRequest, model: str) -> int:
     prompt = Prompt(
-        messages=chat.messages, tools=chat.tools, template_variables=chat.template_variables or ""
+        messages=chat.messages,
+        tools=chat.tools,
+        template_variables=chat.template_variables or "",
+        rendering=chat.rendering,
+        token_ids=chat.token_ids,
+        add_special_tokens=chat.add_special_tokens,
     )
     query = TokensQuery(model=model, prompt=prompt, sampling=chat.sampling)
     reply = await ask_tokens(bus, request_id, query)

@@ -1,0 +1,175 @@
+"""Several requests on the relay that are one answer: a completion's prompts, their frames joined.
+
+Each has its own id, seat, attempts and ledger row; the first has the id of the HTTP request. Answer j of
+request i is choice i·n+j. The first failure is the failure of all. Same face as RelayCall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from baton_common.errors import RequestFailed
+from baton_common.frame_inbox import FrameQueue
+from baton_contracts.envelope import Envelope
+from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
+from baton_contracts.prompt import ChatRequest
+from baton_edge_api.actor import Desk
+from baton_edge_api.interruption import CancelReason, Interrupted
+from baton_edge_api.relay_call import CancelOutcome, RelayCall
+
+MAX_UNDER_WAY = 8
+"""Of one HTTP request at a time: the others of all people want seats too."""
+_MAX_FRAMES = 256
+"""Joined and not yet taken. Beyond, the requests' own queues fill, and then the client is too slow."""
+
+
+def request_id_of(first: str, place: int) -> str:
+    """The first has the HTTP request's id; those of the others follow from it."""
+    if place == 0:
+        return first
+    return hashlib.sha256(f"{first}/{place}".encode()).hexdigest()[:32]
+
+
+class SeveralCalls:
+    def __init__(
+        self,
+        desk: Desk,
+        new_call: Callable[[FrameQueue, Envelope], RelayCall],
+        queue: FrameQueue,
+        envelope: Envelope,
+        chats: Sequence[ChatRequest],
+    ) -> None:
+        self._desk = desk
+        self._envelope = envelope
+        self._chats = chats
+        self._num_answers = chats[0].sampling.n
+        self._new_call = new_call
+        self._seats = ExitStack()
+        self._calls = [new_call(queue, envelope)]
+        self._turn = asyncio.Semaphore(MAX_UNDER_WAY)
+        self._joined: asyncio.Queue[Data | Exception | None] = asyncio.Queue(_MAX_FRAMES)
+        self._begun: list[asyncio.Future[Prologue]] = []
+        self._ends: dict[int, End] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.prologue: Prologue | None = None
+
+    @property
+    def over(self) -> bool:
+        return all(call.over for call in self._calls)
+
+    async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
+        """Takes a seat for each, hands the first on, then the others as their turn comes."""
+        del chat  # the first of ours
+        for place in range(1, len(self._chats)):
+            request_id = request_id_of(self._envelope.request_id, place)
+            envelope = self._envelope.model_copy(update={"request_id": request_id})
+            queue = self._seats.enter_context(self._desk.seat(request_id))
+            self._calls.append(self._new_call(queue, envelope))
+        loop = asyncio.get_running_loop()
+        self._begun = [loop.create_future() for _ in self._calls]
+        await self._turn.acquire()
+        instance = await self._calls[0].hand_on(self._chats[0], max_bytes)
+        self._start(0, self._listen(0))
+        for place in range(1, len(self._calls)):
+            self._start(place, self._run(place, max_bytes))
+        return instance
+
+    def _start(self, place: int, run: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(self._guarded(place, run)))
+
+    async def _guarded(self, place: int, run: Coroutine[Any, Any, None]) -> None:
+        try:
+            await run
+        except (RequestFailed, Interrupted) as error:
+            if not self._begun[place].done():
+                self._begun[place].set_exception(error)
+            await self._joined.put(error)
+
+    async def _run(self, place: int, max_bytes: int) -> None:
+        await self._turn.acquire()
+        await self._calls[place].hand_on(self._chats[place], max_bytes)
+        await self._listen(place)
+
+    async def _listen(self, place: int) -> None:
+        call = self._calls[place]
+        self._begun[place].set_result(await call.begin())
+        while isinstance(frame := await call.next(), Data):
+            index = place * self._num_answers + frame.index
+            await self._joined.put(frame.model_copy(update={"index": index}))
+        self._turn.release()
+        self._ends[place] = frame
+        if len(self._ends) == len(self._calls):
+            await self._joined.put(None)
+
+    async def begin(self) -> Prologue:
+        """When all that are under way have begun: until then an error is an HTTP status. Raises RequestFailed
+        or Interrupted."""
+        await asyncio.gather(*self._begun[:MAX_UNDER_WAY])
+        first = self._begun[0].result()
+        num_answers = self._num_answers * len(self._calls)
+        self.prologue = first.model_copy(update={"num_answers": num_answers})
+        return self.prologue
+
+    async def next(self) -> Data | End:
+        """Raises RequestFailed or Interrupted."""
+        taken = await self._joined.get()
+        if isinstance(taken, Exception):
+            raise taken
+        return self._end() if taken is None else taken
+
+    async def cancel(self, reason: CancelReason) -> CancelOutcome:
+        self._stop_listening()
+        under_way = [call for call in self._calls if not call.over and call.was_handed_on]
+        outcomes = await asyncio.gather(*(call.cancel(reason) for call in under_way))
+        freed = [outcome.blocks_freed for outcome in outcomes if outcome.blocks_freed is not None]
+        num_acks = sum(outcome.num_acks for outcome in outcomes)
+        return CancelOutcome(num_acks, sum(freed) if freed else None)
+
+    async def last_frame(self, seconds: float) -> End | None:
+        """After a cancel: what was used until then, as far as all of them say it."""
+        waiting = [place for place in range(len(self._calls)) if place not in self._ends]
+        found = await asyncio.gather(*(self._calls[place].last_frame(seconds) for place in waiting))
+        self._ends |= {place: end for place, end in zip(waiting, found, strict=True) if end}
+        return self._end("cancelled") if self._ends else None
+
+    def close(self) -> None:
+        self._stop_listening()
+        for call in self._calls:
+            call.close()
+        self._seats.close()
+        for begun in self._begun:
+            if begun.done() and not begun.cancelled():
+                begun.exception()  # asked for, so that nobody complains that it never was
+
+    def _stop_listening(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _end(self, reason: FinishReason | None = None) -> End:
+        """One end of all, with what all used."""
+        ends = [end for _, end in sorted(self._ends.items())]
+        reasons: list[FinishReason] = []
+        for end in ends:
+            missing = self._num_answers - len(end.reasons)
+            reasons += [*end.reasons, *end.reasons[-1:] * missing]
+        if "cancelled" in reasons:
+            reason = "cancelled"
+        usage = Usage(
+            prompt_tokens=sum(end.usage.prompt_tokens for end in ends),
+            cached_tokens=sum(end.usage.cached_tokens for end in ends),
+            completion_tokens=sum(end.usage.completion_tokens for end in ends),
+            reasoning_tokens=sum(end.usage.reasoning_tokens for end in ends),
+        )
+        return ends[0].model_copy(
+            update={
+                "finish_reason": reason or reasons[0],
+                "finish_reasons": (reason,) if reason else tuple(reasons),
+                "usage": usage,
+                "blocks_freed": sum(end.blocks_freed for end in ends),
+                "timings": None,
+            }
+        )
