@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 
 from tests.support.edge_process import QUESTION, running_edge
+from tests.support.fake_engine import FakeEngine
+from tests.support.whole_relay import whole_relay
 
 BODY = QUESTION | {"reasoning_effort": "low", "store": True, "flux_capacitor": 1.21}
 
@@ -18,9 +22,18 @@ async def test_lenient_works_and_names_what_it_ignored(nats_url: str) -> None:
             response = await client.post("/v1/chat/completions", json=BODY | {"stream": stream})
             assert response.status_code == 200
             ignored = response.headers["x-baton-ignored-parameters"]
-            assert ignored == "flux_capacitor,reasoning_effort,store"
+            assert ignored == "flux_capacitor,store", "the model says what it can not use"
         plain = await client.post("/v1/chat/completions", json=QUESTION)
     assert "x-baton-ignored-parameters" not in plain.headers
+
+
+async def test_a_model_that_can_not_choose_how_much_it_thinks_says_so(nats_url: str, tmp_path: Path) -> None:
+    async with whole_relay(nats_url, tmp_path, FakeEngine()) as relay:
+        fields = {"reasoning_effort": "low", "store": True, "retrieval": "off"}
+        for stream in (False, True):
+            response = await relay.ask(**fields, stream=stream)
+            assert response.headers["x-baton-ignored-parameters"] == "reasoning_effort,store"
+        assert "x-baton-ignored-parameters" not in (await relay.ask(retrieval="off")).headers
 
 
 async def test_strict_refuses_what_nobody_knows(nats_url: str) -> None:
@@ -44,7 +57,11 @@ async def test_what_would_change_the_answer_is_refused_in_both_modes(nats_url: s
             running_edge(nats_url, strict=strict) as edge,
             httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
         ):
-            for field in ({"prediction": {"type": "content"}}, {"use_beam_search": True}, {"echo": True}):
+            for field in (
+                {"prediction": {"type": "content"}},
+                {"use_beam_search": True},
+                {"add_special_tokens": True},
+            ):
                 response = await client.post("/v1/chat/completions", json=QUESTION | field)
                 error = response.json()["error"]
                 assert (response.status_code, error["code"]) == (400, "unsupported_parameter")

@@ -112,7 +112,7 @@ def whole_answer(
         _choice(index, parts, form.reason(reason), citations, form)
         for index, (parts, reason) in enumerate(zip(answers, reasons, strict=True))
     ]
-    answer = {
+    answer: dict[str, Any] = {
         "id": f"chatcmpl-{request_id}",
         "object": "chat.completion",
         "created": created,

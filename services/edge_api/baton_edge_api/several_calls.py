@@ -97,13 +97,19 @@ class SeveralCalls:
     async def _listen(self, place: int) -> None:
         call = self._calls[place]
         self._begun[place].set_result(await call.begin())
+        first, ended = place * self._num_answers, set[int]()
         while isinstance(frame := await call.next(), Data):
-            index = place * self._num_answers + frame.index
-            await self._joined.put(frame.model_copy(update={"index": index}))
+            if frame.finish_reason is not None:
+                ended.add(frame.index)
+            await self._joined.put(frame.model_copy(update={"index": first + frame.index}))
         self._turn.release()
         self._ends[place] = frame
         if len(self._ends) == len(self._calls):
             await self._joined.put(None)
+            return
+        for index, reason in enumerate(self._reasons(frame)):
+            if index not in ended:
+                await self._joined.put(_ends_here(frame, first + index, reason))
 
     async def begin(self) -> Prologue:
         """When all that are under way have begun: until then an error is an HTTP status. Raises RequestFailed
@@ -149,13 +155,15 @@ class SeveralCalls:
         for task in self._tasks:
             task.cancel()
 
+    def _reasons(self, end: End) -> list[FinishReason]:
+        """One for each answer to one prompt."""
+        given: list[FinishReason] = [*end.reasons[: self._num_answers]]
+        return given + given[-1:] * (self._num_answers - len(given))
+
     def _end(self, reason: FinishReason | None = None) -> End:
         """One end of all, with what all used."""
         ends = [end for _, end in sorted(self._ends.items())]
-        reasons: list[FinishReason] = []
-        for end in ends:
-            missing = self._num_answers - len(end.reasons)
-            reasons += [*end.reasons, *end.reasons[-1:] * missing]
+        reasons = [reason for end in ends for reason in self._reasons(end)]
         if "cancelled" in reasons:
             reason = "cancelled"
         usage = Usage(
@@ -173,3 +181,14 @@ class SeveralCalls:
                 "timings": None,
             }
         )
+
+
+def _ends_here(end: End, index: int, reason: FinishReason) -> Data:
+    return Data(
+        request_id=end.request_id,
+        attempt=end.attempt,
+        sender=end.sender,
+        seq=end.seq,
+        index=index,
+        finish_reason=reason,
+    )

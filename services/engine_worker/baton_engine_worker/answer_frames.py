@@ -61,7 +61,7 @@ class AnswerFrames:
     def _prompt_frames(self, scores: Sequence[TokenLogprobs | None] | None) -> Iterator[Data]:
         for start in range(0, len(self._prompt), PROMPT_PIECE_TOKENS):
             part = slice(start, start + PROMPT_PIECE_TOKENS)
-            rated = scores and tuple(entry and self._logprob(entry) for entry in scores[part])
+            rated = tuple(entry and self._logprob(entry) for entry in scores[part]) if scores else None
             piece = PromptPiece(start=start, tokens=self._spelled(self._prompt[part]), logprobs=rated)
             yield Data(request_id=self._request_id, sender=self._sender, seq=0, prompt=piece)
 

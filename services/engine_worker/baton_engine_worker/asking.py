@@ -105,6 +105,13 @@ def _opening(prompt: Prompt) -> dict[str, Any]:
             return {}
 
 
+def ignored_parameters(prompt: Prompt, dialect: Dialect) -> tuple[str, ...]:
+    """Those that this model has no use for, by the names of the API."""
+    if dialect.takes_effort or '"reasoning_effort"' not in prompt.template_variables:
+        return ()
+    return ("reasoning_effort",)
+
+
 def _raw_token_ids(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Guards have judged the text: ids that say something else are refused."""
     text = "".join(message.text for message in prompt.messages)

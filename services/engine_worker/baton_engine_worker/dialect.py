@@ -16,17 +16,21 @@ from baton_common.catalog import ToolFormat, load_catalog
 ToolFormatChoice = Literal["auto", "hermes", "llama3_json", "pythonic"]
 
 _TOOLS = re.compile(r"\btools\b")
+_EFFORT = re.compile(r"\b(enable_thinking|reasoning_effort)\b")
 _OTHER_HERMES = "<function="
 """Calls as XML inside `<tool_call>`: not the JSON that we read."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """template_shows_tools False: the template knows no tools, or calls in a form of its own."""
+    """template_shows_tools False: the template knows no tools, or calls in a form of its own.
+    takes_effort: how much the model thinks can be said to its template.
+    """
 
     tool_format: ToolFormat = "hermes"
     template_shows_tools: bool = False
     thinks: bool = False
+    takes_effort: bool = False
 
 
 def dialect_of(template: str, model: str, chosen: ToolFormatChoice = "auto") -> Dialect:
@@ -34,7 +38,8 @@ def dialect_of(template: str, model: str, chosen: ToolFormatChoice = "auto") -> 
     stated = chosen if chosen != "auto" else _catalog_says(model)
     found = next(_formats_in(template), None) if _TOOLS.search(template) else None
     shows = found is not None or (stated is not None and _TOOLS.search(template) is not None)
-    return Dialect(stated or found or "hermes", shows, "<think>" in template or "</think>" in template)
+    thinks = "<think>" in template or "</think>" in template
+    return Dialect(stated or found or "hermes", shows, thinks, _EFFORT.search(template) is not None)
 
 
 def _catalog_says(model: str) -> ToolFormat | None:

@@ -245,6 +245,7 @@ class EngineRun:
             prompt_tokens=self._prompt_tokens or None,
             resumed=self._resumed if any(self._resumed) else (),
             citations=handoff.work.prompt.citations,
+            ignored=asking.ignored_parameters(handoff.work.prompt, self._worker.dialect),
         )
 
     async def _forward(self, stream: FrameStream) -> None:

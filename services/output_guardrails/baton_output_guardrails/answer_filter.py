@@ -7,7 +7,7 @@ held it is, and what is banned takes it along. Knows no order of frames and no b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton_contracts.frames import Data, PromptPiece, SpelledToken, TokenLogprob, ToolCallPiece
 from baton_output_guardrails.argument_filter import ArgumentFilter
@@ -88,7 +88,7 @@ class AnswerFilter:
             return Passed(text, reasoning)
         if self.blocked:
             return Passed(text, reasoning, calls)
-        return Passed(text, reasoning, calls, *self._free_tokens())
+        return self._with_tokens(Passed(text, reasoning, calls))
 
     def finish(self, more_text: str = "") -> Passed:
         """The answer is over: what was held back, unless it is banned. `more_text` goes behind it."""
@@ -104,8 +104,8 @@ class AnswerFilter:
         if self._prompt:
             self._prompt.end()
         self.blocked = any(part.blocked for part in self._parts())
-        told = () if self.blocked else self._free_tokens()
-        return Passed(text, reasoning, calls, *told)
+        passed = Passed(text, reasoning, calls)
+        return passed if self.blocked else self._with_tokens(passed)
 
     def _call(self, piece: ToolCallPiece) -> ToolCallPiece:
         if piece.name is not None:
@@ -141,8 +141,10 @@ class AnswerFilter:
                 self._tokens = AnswerTokens(self._rules.name())
             self._tokens.push(frame, self._places())
 
-    def _free_tokens(
-        self,
-    ) -> tuple[tuple[TokenLogprob, ...], tuple[SpelledToken, ...], PromptPiece | None]:
-        told = self._tokens.free(at_end=self._finished) if self._tokens else ((), ())
-        return (*told, self._prompt.free() if self._prompt else None)
+    def _with_tokens(self, passed: Passed) -> Passed:
+        """With those that may go out now."""
+        if self._tokens is None and self._prompt is None:
+            return passed
+        logprobs, tokens = self._tokens.free(at_end=self._finished) if self._tokens else ((), ())
+        prompt = self._prompt.free() if self._prompt else None
+        return replace(passed, logprobs=logprobs, tokens=tokens, prompt=prompt)

@@ -7,6 +7,7 @@ from baton_contracts.frames import Data, FinishReason, TokenLogprob, ToolCallPie
 from baton_contracts.openai_answers import ChatCompletion
 from baton_contracts.prompt import ToolCall
 from baton_edge_api.answer_objects import AnswerParts, usage_object, whole_answer
+from baton_edge_api.chat_form import ChatForm
 
 RID = "0af7651916cd43dd8448eb211c80319c"
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2)
@@ -26,7 +27,7 @@ def whole(
     with_logprobs: bool = False,
 ) -> dict[str, Any]:
     body = whole_answer(
-        RID, "m", 1_700_000_000, answers, reasons, USAGE, citations, with_logprobs=with_logprobs
+        RID, "m", 1_700_000_000, answers, reasons, USAGE, citations, ChatForm(with_logprobs=with_logprobs)
     )
     ChatCompletion.model_validate_json(body)
     return json.loads(body)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from baton_contracts.frames import Data, RatedToken, TokenLogprob, ToolCallPiece, Usage
 from baton_contracts.openai_answers import ChatCompletionChunk
 from baton_edge_api import sse
+from baton_edge_api.chat_form import ChatForm
 
 RID = "0af7651916cd43dd8448eb211c80319c"
 HEAD = (
@@ -18,8 +19,8 @@ HEAD = (
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2)
 
 
-def writer(include_usage: bool = False, model: str = "m") -> sse.ChunkWriter:
-    return sse.ChunkWriter(RID, model, 1_700_000_000, include_usage=include_usage)
+def writer(include_usage: bool = False, model: str = "m", **form: Any) -> sse.ChunkWriter:
+    return sse.ChunkWriter(RID, model, 1_700_000_000, ChatForm(**form), include_usage=include_usage)
 
 
 def data(text: str = "", **more: Any) -> Data:
@@ -109,7 +110,7 @@ def test_a_call_begins_with_id_type_and_name_and_goes_on_with_arguments() -> Non
 def test_logprobs_stand_on_the_event_of_their_text() -> None:
     top = RatedToken(text="So", token_bytes=(83, 111), logprob=-0.5)
     token = TokenLogprob(text="\ufffd", token_bytes=(226,), logprob=-1.5, top=(top,))
-    event = choice(writer().data(data("Hm", logprobs=(token,))))
+    event = choice(writer(with_logprobs=True).data(data("Hm", logprobs=(token,))))
     assert event["logprobs"] == {
         "content": [
             {
@@ -121,7 +122,7 @@ def test_logprobs_stand_on_the_event_of_their_text() -> None:
         ],
         "refusal": None,
     }
-    held = choice(writer().data(data(logprobs=(token,))))
+    held = choice(writer(with_logprobs=True).data(data(logprobs=(token,))))
     assert held["delta"] == {"content": ""}
 
 

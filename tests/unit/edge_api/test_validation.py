@@ -105,14 +105,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "messages[1].tool_calls[0].type",
     ),
     (
-        message(role="assistant", content=None, function_call={"name": "f", "arguments": "{}"}),
-        "unsupported_parameter",
-        "messages[1].function_call",
+        message(role="assistant", content=None, function_call={"name": "f", "arguments": {}}),
+        "invalid_type",
+        "messages[1].function_call.arguments",
     ),
     (message(role="tool", content="x"), "missing_required_parameter", "messages[1].tool_call_id"),
     (message(role="tool", content="x", tool_call_id="c"), "invalid_value", "messages[1].tool_call_id"),
     (message(role="tool", content=None, tool_call_id="c"), "invalid_type", "messages[1].content"),
-    (message(role="function", content="x", name="f"), "invalid_value", "messages[1].role"),
+    (message(role="function", content="x", name="f"), "invalid_value", "messages[1].name"),
+    (message(role="function", content="x"), "missing_required_parameter", "messages[1].name"),
     ({"temperature": "0.5"}, "invalid_type", "temperature"),
     ({"temperature": True}, "invalid_type", "temperature"),
     ({"temperature": 2.01}, "invalid_value", "temperature"),
@@ -180,8 +181,13 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "tool_choice.allowed_tools.tools",
     ),
     ({"parallel_tool_calls": "no"}, "invalid_type", "parallel_tool_calls"),
-    ({"functions": [{}]}, "unsupported_parameter", "functions"),
-    ({"function_call": {"name": "f"}}, "unsupported_parameter", "function_call"),
+    ({"functions": [{}]}, "missing_required_parameter", "functions[0].name"),
+    ({"function_call": {"name": "f"}}, "invalid_value", "function_call"),
+    ({"functions": []}, "invalid_value", "functions"),
+    ({"functions": [{"name": "f"}], "tools": [tool("g")]}, "invalid_value", "functions"),
+    ({"functions": [{"name": "f"}, {"name": "f"}]}, "invalid_value", "functions[1].name"),
+    ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "invalid_value", "function_call"),
+    ({"reasoning_effort": "enormous"}, "invalid_value", "reasoning_effort"),
     ({"top_logprobs": 2}, "invalid_value", "top_logprobs"),
     ({"top_logprobs": 21, "logprobs": True}, "invalid_value", "top_logprobs"),
     ({"logprobs": 3}, "invalid_type", "logprobs"),
@@ -204,9 +210,13 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"priority": -1}, "invalid_value", "priority"),
     ({"truncate_prompt_tokens": 0}, "invalid_value", "truncate_prompt_tokens"),
     ({"cache_salt": ""}, "invalid_value", "cache_salt"),
-    ({"prompt_logprobs": 0}, "unsupported_parameter", "prompt_logprobs"),
-    ({"return_token_ids": True}, "unsupported_parameter", "return_token_ids"),
-    ({"add_generation_prompt": False}, "unsupported_parameter", "add_generation_prompt"),
+    ({"prompt_logprobs": 21}, "invalid_value", "prompt_logprobs"),
+    ({"prompt_logprobs": 0, "stream": True}, "invalid_value", "prompt_logprobs"),
+    ({"best_of": 1, "n": 2}, "invalid_value", "best_of"),
+    ({"best_of": 2, "stream": True}, "invalid_value", "best_of"),
+    ({"return_token_ids": 1}, "invalid_type", "return_token_ids"),
+    ({"add_special_tokens": True}, "unsupported_parameter", "add_special_tokens"),
+    ({"continue_final_message": True}, "invalid_value", "continue_final_message"),
     ({"chat_template": "{{ x }}"}, "unsupported_parameter", "chat_template"),
     ({"response_format": {"type": "poem"}}, "invalid_value", "response_format.type"),
     (
@@ -268,8 +278,13 @@ def test_the_body_must_be_an_object(body: object) -> None:
 NEUTRAL: dict[str, Any] = {
     "tools": None,
     "tool_choice": "none",
-    "functions": [],
+    "functions": None,
     "function_call": "none",
+    "best_of": 1,
+    "echo": False,
+    "prompt_logprobs": None,
+    "add_generation_prompt": True,
+    "continue_final_message": False,
     "n": 1,
     "logprobs": False,
     "top_logprobs": 0,
@@ -283,7 +298,6 @@ NEUTRAL: dict[str, Any] = {
     "prediction": None,
     "web_search_options": None,
     "repetition_penalty": None,
-    "spaces_between_special_tokens": True,
     "skip_special_tokens": True,
     "include_stop_str_in_output": False,
     "parallel_tool_calls": True,
@@ -522,7 +536,7 @@ def test_only_a_named_conversation_is_continued() -> None:
 
 def test_ignored_parameters_are_named_and_can_stand_in_a_header() -> None:
     question = read(store=True, reasoning_effort="low", flux_capacitor=1, **{"x\r\nevil": 1, "é": 2})
-    assert question.ignored == ("?", "flux_capacitor", "reasoning_effort", "store")
+    assert question.ignored == ("?", "flux_capacitor", "store")
 
 
 def test_strict_refuses_unknown_but_not_known_parameters() -> None:

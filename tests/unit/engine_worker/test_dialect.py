@@ -27,7 +27,7 @@ THINKER = QWEN + "{%- if enable_thinking is false %}<think>\\n\\n</think>{%- end
         (QWEN_CODER, Dialect("hermes", False)),
         (MISTRAL, Dialect("hermes", False)),
         (SMOLLM, Dialect("hermes", False)),
-        (THINKER, Dialect("hermes", True, thinks=True)),
+        (THINKER, Dialect("hermes", True, thinks=True, takes_effort=True)),
         ("", Dialect("hermes", False)),
     ],
     ids=["qwen", "llama", "llama 4", "qwen coder", "mistral", "smollm", "thinker", "none"],
