@@ -11,7 +11,13 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from baton_contracts import CONTRACT_VERSION, openai_answers, openai_embeddings, openai_requests
+from baton_contracts import (
+    CONTRACT_VERSION,
+    openai_answers,
+    openai_completions,
+    openai_embeddings,
+    openai_requests,
+)
 
 _JSON = "application/json"
 _REF = "#/components/schemas/"
@@ -20,6 +26,9 @@ _MODELS = (
     openai_requests.ChatCompletionRequest,
     openai_answers.ChatCompletion,
     openai_answers.ChatCompletionChunk,
+    openai_completions.CompletionRequest,
+    openai_completions.Completion,
+    openai_completions.CompletionChunk,
     openai_embeddings.EmbeddingRequest,
     openai_embeddings.EmbeddingList,
     openai_answers.ErrorAnswer,
@@ -75,13 +84,21 @@ def _body(schema: str) -> dict[str, Any]:
 
 
 def _chat() -> dict[str, Any]:
-    content = _content("ChatCompletion") | _content("ChatCompletionChunk", "text/event-stream")
+    return _generation("createChatCompletion", "Answer a chat", "ChatCompletion")
+
+
+def _completion() -> dict[str, Any]:
+    return _generation("createCompletion", "Go on from a prompt, without a chat template", "Completion")
+
+
+def _generation(name: str, summary: str, answer: str) -> dict[str, Any]:
+    content = _content(answer) | _content(f"{answer}Chunk", "text/event-stream")
     return _operation(
-        "createChatCompletion",
-        "Answer a chat, whole or as server-sent events.",
+        name,
+        f"{summary}, whole or as server-sent events.",
         _answer("The answer; with `stream`, one event a chunk, then `[DONE]`.", content),
         key=True,
-        requestBody=_body("ChatCompletionRequest"),
+        requestBody=_body(f"{answer}Request"),
         parameters=[
             _parameter("x-request-id", "header", "Your own id: 32 hex digits or a UUID."),
             _parameter("cache-control", "header", "`no-store`: neither read nor write the response cache."),
@@ -118,6 +135,7 @@ def _v1_paths() -> dict[str, Any]:
     )
     return {
         "/v1/chat/completions": {"post": _chat()},
+        "/v1/completions": {"post": _completion()},
         "/v1/embeddings": {"post": _embeddings()},
         "/v1/models": {
             "get": _operation(
