@@ -6,6 +6,7 @@ entry of `baton_keys`), `use.PARTY` how much it has used; only edges write that,
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import Field
@@ -59,6 +60,10 @@ class AccountState(WireModel):
     alerted: bool = Field(default=False, description="This period's alert was given.")
     slots: dict[str, Slot] = Field(default_factory=dict[str, Slot])
 
+    def window_left(self, now: float) -> float:
+        """Seconds until the window ends; 0: none is open any more."""
+        return max(0.0, self.window_start + WINDOW_SECONDS - now) if self.window_start else 0.0
+
     @property
     def seats(self) -> int:
         return sum(slot.seats for slot in self.slots.values())
@@ -66,6 +71,21 @@ class AccountState(WireModel):
     @property
     def held_picos(self) -> int:
         return sum(slot.held_picos for slot in self.slots.values())
+
+
+def period_name(period: BudgetPeriod, now: float) -> str:
+    """`2026-11-29`, `2026-11` or `total`, by UTC."""
+    if period == "total":
+        return "total"
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d" if period == "day" else "%Y-%m")
+
+
+def period_start(period: BudgetPeriod, now: float) -> float:
+    """Unix time in seconds."""
+    if period == "total":
+        return 0.0
+    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (today if period == "day" else today.replace(day=1)).timestamp()
 
 
 def key_party(key_id: str) -> str:

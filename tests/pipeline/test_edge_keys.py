@@ -12,8 +12,9 @@ import httpx
 import pytest
 from nats.js.kv import KeyValue
 
+from baton_contracts.keys import key_hash
 from baton_contracts.subjects import BUCKET_KEYS
-from baton_edge_api.keys import KeyRing, key_hash
+from baton_edge_api.keys import KeyRing
 from tests.support.edge_process import QUESTION, RunningEdge, running_edge
 from tests.support.restartable_nats import Connections, restartable_nats_server
 

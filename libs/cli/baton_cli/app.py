@@ -6,13 +6,14 @@ import sys
 
 import typer
 
-from baton_cli.commands import cluster, keys, models
+from baton_cli.commands import cluster, keys, limits, models
 from baton_cli.commands.ask import ask
 from baton_cli.commands.chat import chat
 from baton_cli.commands.ingest import ingest
 from baton_cli.commands.plan import plan
 from baton_cli.commands.trace import trace
 from baton_cli.commands.up import up
+from baton_cli.commands.usage import usage
 from baton_cli.errors import CliError
 from baton_cli.terminal import complaints
 
@@ -22,10 +23,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
-for command in (up, ask, chat, trace, ingest, plan):
+for command in (up, ask, chat, trace, ingest, plan, usage):
     app.command()(command)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
+app.add_typer(limits.app, name="limits")
 app.add_typer(cluster.app, name="cluster")
 
 

@@ -123,6 +123,12 @@ class EdgeClient:
             response = self._client.get(f"/v1/traces/{request_id}")
         return _json(response)
 
+    def usage(self, by: str, since: str) -> dict[str, Any]:
+        """The ledger in sums, from the day `since` on."""
+        with self._calling():
+            response = self._client.get("/v1/usage", params={"by": by, "since": since})
+        return _json(response)
+
     def put_document(self, source: str, media_type: str, text: str) -> dict[str, Any]:
         """The edge's count of chunks: `chunks`, `added`, `removed`."""
         body = {"source": source, "media_type": media_type, "text": text}

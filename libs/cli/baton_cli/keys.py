@@ -1,17 +1,15 @@
 """API keys: made here, shown once, kept on the bus as a SHA-256 only.
 
-The bucket's keys are the digests, its values who a key stands for; the edge watches it. A key is 32 random
-bytes, so a plain digest can't be guessed from.
+What an entry of the bucket says is the contract's (`baton_contracts.keys`); the edge watches it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import nats.errors
@@ -21,47 +19,20 @@ from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
+from baton_contracts.base import MalformedMessage
+from baton_contracts.keys import KeyEntry, key_hash
+from baton_contracts.limits import LimitRule
 from baton_contracts.permissions import inbox_prefix
 from baton_contracts.subjects import BUCKET_KEYS
 
 PREFIX = "sk-baton-"
 DEV_KEY_ID = "dev"
 DEV_TENANT = "default"
-
-
-@dataclass(frozen=True)
-class KeyRecord:
-    """What the bus knows of a key: everything but the key."""
-
-    key_id: str
-    """Public name, for lists, logs and the ledger."""
-    tenant_id: str
-    team: str
-    name: str
-    created_at: str
-    """UTC, ISO 8601."""
-    revoked: bool = False
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def decode(cls, payload: bytes) -> KeyRecord:
-        """Raises ValueError for anything that is not a record."""
-        values = json.loads(payload)
-        known = {field.name for field in fields(cls)}
-        try:
-            return cls(**{name: value for name, value in values.items() if name in known})
-        except (TypeError, AttributeError) as error:
-            raise ValueError(f"not a key record: {error}") from error
+NO_LIMITS = LimitRule()
 
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(32)
-
-
-def hash_key(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -86,68 +57,143 @@ def _now() -> datetime:
 
 
 class KeyBook:
-    """The bucket of keys, as the operator sees it."""
+    """The bucket of keys, as the operator sees it. `entries` of one key id are several after a rotation."""
 
     def __init__(self, bucket: KeyValue, now: Callable[[], datetime] = _now) -> None:
         self._bucket = bucket
         self._now = now
 
-    async def create(self, *, tenant_id: str, team: str, name: str) -> tuple[str, KeyRecord]:
-        """A new key and its record. The key is nowhere else: show it now or never."""
+    async def create(
+        self,
+        *,
+        tenant_id: str,
+        team: str,
+        name: str,
+        limits: LimitRule = NO_LIMITS,
+        models: tuple[str, ...] = (),
+    ) -> tuple[str, KeyEntry]:
+        """A new key and its entry. The key is nowhere else: show it now or never."""
         key = new_key()
-        return key, await self.put(
-            key, key_id=f"key_{secrets.token_hex(6)}", tenant_id=tenant_id, team=team, name=name
+        entry = KeyEntry(
+            key_id=f"key_{secrets.token_hex(6)}",
+            tenant_id=tenant_id,
+            team=team,
+            name=name,
+            created_at=self._stamp(),
+            limits=limits,
+            models=models,
         )
-
-    async def put(self, key: str, *, key_id: str, tenant_id: str, team: str, name: str) -> KeyRecord:
-        record = KeyRecord(key_id, tenant_id, team, name, self._now().isoformat(timespec="seconds"))
-        await self._bucket.put(hash_key(key), record.encode())
-        return record
+        await self._put(key_hash(key), entry)
+        return key, entry
 
     async def put_dev_key(self, key: str) -> None:
-        """The development key; one that an earlier start had is withdrawn."""
-        current = hash_key(key)
-        records = await self._all()
-        for digest, record in records.items():
-            if record.key_id == DEV_KEY_ID and digest != current:
-                await self._bucket.delete(digest)
-        if current not in records or records[current].revoked:
-            await self.put(
-                key, key_id=DEV_KEY_ID, tenant_id=DEV_TENANT, team="default", name="development key"
+        """The development key, with the limits it had; one that an earlier start had is withdrawn."""
+        current = key_hash(key)
+        entries = await self._all()
+        earlier = {digest: entry for digest, entry in entries.items() if entry.key_id == DEV_KEY_ID}
+        for digest in earlier.keys() - {current}:
+            await self._bucket.delete(digest)
+        if current not in earlier or earlier[current].revoked:
+            last = next(iter(earlier.values()), None)
+            entry = KeyEntry(
+                key_id=DEV_KEY_ID,
+                tenant_id=DEV_TENANT,
+                team="default",
+                name="development key",
+                created_at=self._stamp(),
+                limits=last.limits if last else NO_LIMITS,
             )
+            await self._put(current, entry)
 
-    async def list(self) -> list[KeyRecord]:
+    async def list(self) -> list[KeyEntry]:
         """The oldest first."""
-        records = await self._all()
-        return sorted(records.values(), key=lambda record: (record.created_at, record.key_id))
+        entries = await self._all()
+        return sorted(entries.values(), key=lambda entry: (str(entry.created_at), entry.key_id))
 
-    async def revoke(self, key_id: str) -> KeyRecord:
-        """The record stays: the ledger's rows keep a name. Raises CliError for an unknown id."""
-        for digest, record in (await self._all()).items():
-            if record.key_id == key_id:
-                revoked = replace(record, revoked=True)
-                await self._bucket.put(digest, revoked.encode())
-                return revoked
-        raise CliError(f"No key {key_id!r}: `baton keys list` shows them.")
+    async def revoke(self, key_id: str) -> KeyEntry:
+        """The entry stays: the ledger's rows keep a name. Raises CliError for an unknown id."""
+        return await self._change(key_id, lambda entry: {"revoked": True})
 
-    async def _all(self) -> dict[str, KeyRecord]:
-        try:
-            digests = await self._bucket.keys()
-        except nats.js.errors.NoKeysError:
-            return {}
-        records: dict[str, KeyRecord] = {}
-        for digest in digests:
+    async def set_limits(
+        self, key_id: str, change: Callable[[LimitRule], LimitRule], models: tuple[str, ...] | None = None
+    ) -> KeyEntry:
+        """`models`: None leaves them as they are, an empty one allows all. Raises CliError."""
+
+        def changed(entry: KeyEntry) -> dict[str, object]:
+            limits: dict[str, object] = {"limits": change(entry.limits)}
+            return limits if models is None else limits | {"models": models}
+
+        return await self._change(key_id, changed)
+
+    async def rotate(self, key_id: str, grace_seconds: float) -> tuple[str, KeyEntry]:
+        """A new key with the same id and limits; the old one is valid for so long yet. Raises CliError."""
+        until = self._now().timestamp() + grace_seconds
+
+        def expiring(entry: KeyEntry) -> dict[str, object]:
+            return {"expires_at": min(until, entry.expires_at or until)}
+
+        valid = [entry for entry in (await self._of(key_id)).values() if not entry.revoked]
+        if not valid:
+            raise CliError(f"Key {key_id} is revoked: make a new one with `baton keys create`.")
+        newest = max(valid, key=lambda entry: str(entry.created_at))
+        key = new_key()
+        entry = newest.model_copy(update={"created_at": self._stamp(), "expires_at": None})
+        await self._put(key_hash(key), entry)
+        await self._change(key_id, expiring, but=key_hash(key))
+        return key, entry
+
+    async def _change(
+        self, key_id: str, change: Callable[[KeyEntry], dict[str, object]], but: str = ""
+    ) -> KeyEntry:
+        """All entries of the key id but one. Returns the last one changed."""
+        found: KeyEntry | None = None
+        for digest, entry in (await self._of(key_id)).items():
+            if digest != but:
+                found = entry.model_copy(update=change(entry))
+                await self._put(digest, found)
+        assert found
+        return found
+
+    async def _of(self, key_id: str) -> dict[str, KeyEntry]:
+        found = {digest: entry for digest, entry in (await self._all()).items() if entry.key_id == key_id}
+        if not found:
+            raise CliError(f"No key {key_id!r}: `baton keys list` shows them.")
+        return found
+
+    async def _put(self, digest: str, entry: KeyEntry) -> None:
+        await self._bucket.put(digest, entry.encode())
+
+    def _stamp(self) -> str:
+        return self._now().isoformat(timespec="seconds")
+
+    async def _all(self) -> dict[str, KeyEntry]:
+        entries: dict[str, KeyEntry] = {}
+        for digest in await entry_names(self._bucket):
             entry = await self._bucket.get(digest)
             try:
-                records[digest] = KeyRecord.decode(entry.value or b"")
-            except ValueError:
+                entries[digest] = KeyEntry.decode(entry.value or b"")
+            except MalformedMessage:
                 continue  # not ours to judge or to remove
-        return records
+        return entries
+
+
+async def entry_names(bucket: KeyValue) -> list[str]:
+    try:
+        return await bucket.keys()
+    except nats.js.errors.NoKeysError:
+        return []
 
 
 @asynccontextmanager
 async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
     """Raises CliError if the bus does not answer."""
+    async with operator_bus(operator) as client:
+        yield KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
+
+
+@asynccontextmanager
+async def operator_bus(operator: Operator) -> AsyncGenerator[Client]:
+    """Raises CliError if the bus does not answer, or refuses."""
     unreachable = CliError(f"The bus at {operator.nats_url} does not answer. Is Baton running (`make up`)?")
 
     async def ignore(_: Exception) -> None:
@@ -171,15 +217,16 @@ async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
         await client.close()
         raise unreachable from error
     try:
-        yield KeyBook(await _bucket(client.jetstream()))
+        yield client
     except (nats.errors.Error, nats.js.errors.APIError, TimeoutError) as error:
         raise CliError(f"The bus at {operator.nats_url} refused: {error or type(error).__name__}") from error
     finally:
         await client.close()
 
 
-async def _bucket(jetstream: JetStreamContext) -> KeyValue:
+async def open_bucket(jetstream: JetStreamContext, name: str) -> KeyValue:
+    """Made, if no edge has yet."""
     try:
-        return await jetstream.key_value(BUCKET_KEYS)
+        return await jetstream.key_value(name)
     except nats.js.errors.BucketNotFoundError:
-        return await jetstream.create_key_value(bucket=BUCKET_KEYS)
+        return await jetstream.create_key_value(bucket=name)

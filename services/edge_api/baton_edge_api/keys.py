@@ -7,7 +7,6 @@ key as it is.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import time
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from baton_common.errors import RequestFailed
-from baton_contracts.base import WireModel
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
+from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import LimitRule
 
 log = logging.getLogger(__name__)
@@ -27,31 +26,10 @@ log = logging.getLogger(__name__)
 DEV_TENANT = Tenant(tenant_id="default", team="default", key_id="dev")
 
 
-class KeyEntry(WireModel):
-    """A value of the bucket; its name there is the SHA-256 of the key, in hex. After a rotation two entries
-    have the same `key_id`: the new key, and the old one until it expires."""
-
-    key_id: str
-    tenant_id: str
-    team: str = "default"
-    name: str = ""
-    created_at: float | str = 0.0
-    revoked: bool = False
-    expires_at: float | None = None
-    """Unix time in seconds."""
-    limits: LimitRule = LimitRule()
-    models: tuple[str, ...] = ()
-    """That it may ask for; empty: all."""
-
-
 @dataclass(frozen=True)
 class _Valid:
     tenant: Tenant
     entry: KeyEntry
-
-
-def key_hash(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 class KeyRing:

@@ -12,7 +12,9 @@ import pytest
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
-from baton_cli.keys import KeyBook, KeyRecord, Operator, hash_key, new_key, open_key_book
+from baton_cli.keys import KeyBook, Operator, new_key, open_key_book
+from baton_contracts.keys import KeyEntry, key_hash
+from baton_contracts.limits import Budget, LimitRule
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def book(bucket: KeyValue) -> KeyBook:
 
 
 def test_the_hash_is_plain_sha256() -> None:
-    assert hash_key("sk-baton-test") == "bd5ee407475ff0b0823e09cba1331ccdcfbb92ca22d2245815fa7bb2f525f23b"
+    assert key_hash("sk-baton-test") == "bd5ee407475ff0b0823e09cba1331ccdcfbb92ca22d2245815fa7bb2f525f23b"
 
 
 def test_keys_are_long_random_and_marked() -> None:
@@ -41,10 +43,10 @@ def test_keys_are_long_random_and_marked() -> None:
 
 async def test_the_bus_gets_the_digest_and_never_the_key(book: KeyBook, bucket: KeyValue) -> None:
     key, record = await book.create(tenant_id="acme", team="red", name="ci")
-    entry = await bucket.get(hash_key(key))
+    entry = await bucket.get(key_hash(key))
     assert entry.value is not None
     assert key.encode() not in entry.value
-    assert KeyRecord.decode(entry.value) == record
+    assert KeyEntry.decode(entry.value) == record
     assert (record.tenant_id, record.team, record.name, record.revoked) == ("acme", "red", "ci", False)
     assert record.created_at == "2026-11-29T14:00:00+00:00"
 
@@ -72,7 +74,7 @@ async def test_a_new_development_key_replaces_the_old_one_and_no_other(
     await book.put_dev_key("sk-first-dev-key")
     await book.put_dev_key("sk-first-dev-key")
     await book.put_dev_key("sk-second-dev-key")
-    assert sorted(await bucket.keys()) == sorted([hash_key(key), hash_key("sk-second-dev-key")])
+    assert sorted(await bucket.keys()) == sorted([key_hash(key), key_hash("sk-second-dev-key")])
     assert [record.key_id for record in await book.list()] == [other.key_id, "dev"]
 
 
@@ -96,3 +98,39 @@ async def test_the_bucket_is_made_if_the_edge_did_not(nats_url: str) -> None:
     async with open_key_book(Operator(nats_url, "", "")) as book:
         assert record in await book.list()
     assert key.startswith("sk-baton-")
+
+
+async def test_a_rotated_key_keeps_its_id_and_limits_and_the_old_one_ends(
+    book: KeyBook, bucket: KeyValue
+) -> None:
+    limits = LimitRule(requests_per_minute=60)
+    old, entry = await book.create(tenant_id="acme", team="red", name="ci", limits=limits, models=("auto",))
+    new, rotated = await book.rotate(entry.key_id, 3600)
+    assert new != old
+    assert (rotated.key_id, rotated.limits, rotated.models) == (entry.key_id, limits, ("auto",))
+    kept = KeyEntry.decode((await bucket.get(key_hash(old))).value or b"")
+    assert kept.expires_at == datetime(2026, 11, 29, 15, 1, tzinfo=UTC).timestamp()
+    assert KeyEntry.decode((await bucket.get(key_hash(new))).value or b"").expires_at is None
+    await book.rotate(entry.key_id, 86_400)  # the first one's end is not put off
+    assert KeyEntry.decode((await bucket.get(key_hash(old))).value or b"") == kept
+    await book.revoke(entry.key_id)
+    assert [each.revoked for each in await book.list()] == [True, True, True]
+    with pytest.raises(CliError, match="is revoked"):
+        await book.rotate(entry.key_id, 0)
+
+
+async def test_limits_are_changed_for_both_keys_of_a_rotation(book: KeyBook) -> None:
+    _, entry = await book.create(tenant_id="acme", team="red", name="ci")
+    await book.rotate(entry.key_id, 3600)
+    budget = Budget(picos=5, period="day")
+    await book.set_limits(entry.key_id, lambda rule: rule.model_copy(update={"budget": budget}), ("auto",))
+    await book.set_limits(entry.key_id, lambda rule: rule.model_copy(update={"concurrent": 2}))
+    wanted = (LimitRule(concurrent=2, budget=budget), ("auto",))
+    assert [(each.limits, each.models) for each in await book.list()] == [wanted, wanted]
+
+
+async def test_a_new_development_key_keeps_the_limits_of_the_old_one(book: KeyBook) -> None:
+    await book.put_dev_key("sk-first-dev-key")
+    await book.set_limits("dev", lambda _: LimitRule(concurrent=2))
+    await book.put_dev_key("sk-second-dev-key")
+    assert [each.limits for each in await book.list()] == [LimitRule(concurrent=2)]

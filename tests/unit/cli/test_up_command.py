@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from baton_cli.keys import Operator, hash_key, open_key_book
+from baton_cli.keys import Operator, key_hash, open_key_book
 from baton_cli.models.store import Manifest, ModelStore
 from baton_cli.up.ports import free_port
 from baton_cli.up.settings import SERVICES
@@ -169,9 +169,9 @@ def test_it_starts_everything_says_how_to_use_it_and_stops_cleanly(home: Path, c
 
     async def digests() -> list[str]:
         async with open_key_book(operator) as book:
-            return [hash_key(key)] if [record.key_id for record in await book.list()] == ["dev"] else []
+            return [key_hash(key)] if [record.key_id for record in await book.list()] == ["dev"] else []
 
-    assert asyncio.run(digests()) == [hash_key(key)]
+    assert asyncio.run(digests()) == [key_hash(key)]
     assert copy.end(signal.SIGINT) == 0
     assert "everything has stopped" in copy.said[-1]
     assert_all_dead(home)

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from baton_common.errors import RequestFailed
-from baton_edge_api.keys import KeyRing, key_hash
+from baton_contracts.keys import KeyEntry, key_hash
+from baton_contracts.limits import LimitRule
+from baton_edge_api.keys import KeyRing
 
 VALUE = json.dumps(
     {"key_id": "k1", "tenant_id": "acme", "team": "ops", "created_at": 1.0, "revoked": False}
@@ -76,3 +78,21 @@ def test_replace_forgets_what_is_no_longer_there() -> None:
     ring.replace({key_hash("two"): VALUE})
     assert len(ring) == 1
     assert refusal(ring, "Bearer one") == "invalid_api_key"
+
+
+def test_a_replaced_key_is_valid_until_its_time_is_over() -> None:
+    now = [1000.0]
+    ring = KeyRing("", lambda: now[0])
+    rule = LimitRule(concurrent=2)
+    old = KeyEntry(key_id="k1", tenant_id="acme", expires_at=1060.0)
+    new = KeyEntry(key_id="k1", tenant_id="acme", limits=rule, models=("auto",))
+    ring.replace({key_hash("old"): old.encode(), key_hash("new"): new.encode()})
+    assert ring.tenant_of("Bearer old") == ring.tenant_of("Bearer new")
+    assert (ring.rule_of("k1"), ring.models_of("k1")) == (rule, frozenset({"auto"}))
+    now[0] = 1060.0
+    with pytest.raises(RequestFailed, match="its time is over"):
+        ring.tenant_of("Bearer old")
+    ring.remove(key_hash("old"))
+    assert ring.rule_of("k1") == rule
+    ring.remove(key_hash("new"))
+    assert ring.rule_of("k1") is None

@@ -1,23 +1,34 @@
-"""`baton keys`: API keys, over the bus as its operator."""
+"""`baton keys`: API keys and their limits, over the bus as its operator."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 
 import typer
 from rich.table import Table
 
+from baton_cli import limit_options
 from baton_cli.errors import CliError
 from baton_cli.home import Home
-from baton_cli.keys import DEV_TENANT, KeyBook, Operator, open_key_book
+from baton_cli.keys import DEV_TENANT, KeyBook, Operator, open_bucket, operator_bus
+from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
 from baton_cli.terminal import console
+from baton_contracts.keys import KeyEntry
+from baton_contracts.limits import AccountState, LimitRule, key_party
+from baton_contracts.subjects import BUCKET_KEYS
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+app = typer.Typer(no_args_is_help=True, help="Make, list, limit, rotate and revoke API keys.")
 
 _T = TypeVar("_T")
+_DURATION = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+KeyId = Annotated[str, typer.Argument(help="As `baton keys list` shows it.")]
 
 
 @app.command()
@@ -25,29 +36,95 @@ def create(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
     tenant: Annotated[str, typer.Option(help="Whose data it reaches.")] = DEV_TENANT,
     team: Annotated[str, typer.Option(help="Who pays, within the tenant.")] = "default",
+    rpm: limit_options.Rpm = None,
+    tpm: limit_options.Tpm = None,
+    concurrent: limit_options.Concurrent = None,
+    budget: limit_options.BudgetAmount = None,
+    period: limit_options.Period = None,
+    alert: limit_options.Alert = None,
+    models: limit_options.Models = None,
 ) -> None:
     """Make a key. It is printed once and stored nowhere."""
     _check_names(name=name, tenant=tenant, team=team)
-    key, record = _with_book(lambda book: book.create(tenant_id=tenant, team=team, name=name))
+    limits = Options(rpm, tpm, concurrent, budget, period, alert).change(LimitRule())
+    names = limit_options.model_names(models) or ()
+    key, entry = _with_books(
+        lambda keys, _: keys.create(tenant_id=tenant, team=team, name=name, limits=limits, models=names)
+    )
     console.print(key, markup=False, soft_wrap=True)
-    console.print(f"{record.key_id} for {tenant}/{team}. Keep it now: it can't be shown again.", style="dim")
+    text = f"{entry.key_id} for {tenant}/{team}. Keep it now: it can't be shown again."
+    console.print(text, style="dim", markup=False)
+    _show_limits(entry)
 
 
 @app.command("list")
 def list_keys() -> None:
-    """All keys, without the keys themselves."""
-    table = Table("Id", "Tenant", "Team", "Name", "Created", "State", box=None, header_style="bold")
-    for record in _with_book(lambda book: book.list()):
-        state = "revoked" if record.revoked else "valid"
-        table.add_row(record.key_id, record.tenant_id, record.team, record.name, record.created_at, state)
+    """All keys, without the keys themselves, with their limits and what is used of them."""
+    now = time.time()
+
+    async def read(keys: KeyBook, limits: LimitBook) -> list[tuple[KeyEntry, AccountState]]:
+        return [(entry, await limits.use(key_party(entry.key_id))) for entry in await keys.list()]
+
+    table = Table(
+        "Id", "Tenant", "Team", "Name", "Created", "State", "Limits", "Used", box=None, header_style="bold"
+    )
+    for entry, state in _with_books(read):
+        limits = rule_text(entry.limits) + (f" · {', '.join(entry.models)}" if entry.models else "")
+        table.add_row(
+            entry.key_id,
+            entry.tenant_id,
+            entry.team,
+            entry.name,
+            str(entry.created_at),
+            _state(entry, now),
+            limits,
+            use_text(entry.limits, state, now),
+        )
     console.print(table)
 
 
 @app.command()
-def revoke(key_id: Annotated[str, typer.Argument(help="As `baton keys list` shows it.")]) -> None:
+def limits(
+    key_id: KeyId,
+    rpm: limit_options.Rpm = None,
+    tpm: limit_options.Tpm = None,
+    concurrent: limit_options.Concurrent = None,
+    budget: limit_options.BudgetAmount = None,
+    period: limit_options.Period = None,
+    alert: limit_options.Alert = None,
+    models: limit_options.Models = None,
+) -> None:
+    """Change a key's limits, at once; what is not named stays."""
+    options = Options(rpm, tpm, concurrent, budget, period, alert)
+    names = limit_options.model_names(models)
+    entry = _with_books(lambda keys, _: keys.set_limits(key_id, options.change, names))
+    console.print(f"{entry.key_id} ({entry.name})", markup=False)
+    _show_limits(entry)
+
+
+@app.command()
+def rotate(
+    key_id: KeyId,
+    grace: Annotated[str, typer.Option(help="How long the old key is valid yet: 90s, 15m, 24h, 7d.")] = "24h",
+) -> None:
+    """Make a new key in the place of an old one: same id, same limits."""
+    found = _DURATION.fullmatch(grace)
+    if not found:
+        raise CliError(f"--grace takes a number and s, m, h or d, as 24h, not {grace!r}.")
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    key, entry = _with_books(lambda keys, _: keys.rotate(key_id, seconds))
+    console.print(key, markup=False, soft_wrap=True)
+    text = (
+        f"{entry.key_id}: the old key is valid for {grace} yet. Keep this one now: it can't be shown again."
+    )
+    console.print(text, style="dim", markup=False)
+
+
+@app.command()
+def revoke(key_id: KeyId) -> None:
     """End a key's validity, at once and for good."""
-    record = _with_book(lambda book: book.revoke(key_id))
-    console.print(f"{record.key_id} ({record.name}) is revoked.", markup=False)
+    entry = _with_books(lambda keys, _: keys.revoke(key_id))
+    console.print(f"{entry.key_id} ({entry.name}) is revoked.", markup=False)
 
 
 def operator_of(environment: Mapping[str, str]) -> Operator:
@@ -68,12 +145,27 @@ def operator_of(environment: Mapping[str, str]) -> Operator:
         raise CliError(f"{home.operator} can't be read: {error}. `make up` writes it anew.") from error
 
 
-def _with_book(work: Callable[[KeyBook], Awaitable[_T]]) -> _T:
+def _with_books(work: Callable[[KeyBook, LimitBook], Awaitable[_T]]) -> _T:
     async def run() -> _T:
-        async with open_key_book(operator_of(os.environ)) as book:
-            return await work(book)
+        async with operator_bus(operator_of(os.environ)) as client:
+            keys = KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
+            return await work(keys, await limit_book(client))
 
     return asyncio.run(run())
+
+
+def _show_limits(entry: KeyEntry) -> None:
+    models = ", ".join(entry.models) or "all"
+    console.print(f"Limits: {rule_text(entry.limits)}. Models: {models}.", markup=False, style="dim")
+
+
+def _state(entry: KeyEntry, now: float) -> str:
+    if entry.revoked:
+        return "revoked"
+    if entry.expires_at is None:
+        return "valid"
+    left = entry.expires_at - now
+    return "expired" if left <= 0 else f"replaced, valid for {max(1, round(left / 60))} min"
 
 
 def _check_names(**names: str) -> None:

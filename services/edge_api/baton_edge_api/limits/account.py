@@ -14,11 +14,10 @@ Knows nothing of the bus, of keys or of other accounts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Literal
 
 from baton_common.money import FREE, Price
-from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, BudgetPeriod, LimitRule, Slot
+from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, LimitRule, Slot, period_name
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
@@ -305,10 +304,3 @@ class Account:
             reset_seconds=self._reset_seconds,
             spent_percent=percent,
         )
-
-
-def period_name(period: BudgetPeriod, now: float) -> str:
-    """`2026-11-29`, `2026-11` or `total`, by UTC."""
-    if period == "total":
-        return "total"
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d" if period == "day" else "%Y-%m")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton_common.money import Price
-from baton_contracts.limits import AccountState, Budget, LimitRule, Slot
-from baton_edge_api.limits.account import Account, Hold, Refusal, Use, Wish, period_name
+from baton_contracts.limits import AccountState, Budget, LimitRule, Slot, period_name, period_start
+from baton_edge_api.limits.account import Account, Hold, Refusal, Use, Wish
 
 T0 = 1_796_000_000.0  # 2026-11-30 01:33:20 UTC
 
@@ -175,6 +175,9 @@ def test_periods_are_utc() -> None:
     assert period_name("day", T0) == "2026-11-30"
     assert period_name("month", T0) == "2026-11"
     assert period_name("total", T0) == "total"
+    assert period_start("day", T0) == 1_795_996_800.0
+    assert period_start("month", T0) == 1_793_491_200.0
+    assert period_start("total", T0) == 0
 
 
 def test_what_is_not_limited_is_not_counted() -> None:

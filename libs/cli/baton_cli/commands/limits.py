@@ -1,0 +1,123 @@
+"""`baton limits`: limits of teams and models, and a recount of what budgets have spent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal, TypeVar
+
+import typer
+from rich.table import Table
+
+from baton_cli import limit_options
+from baton_cli.commands.keys import operator_of
+from baton_cli.errors import CliError
+from baton_cli.keys import DEV_TENANT, KeyBook, open_bucket, operator_bus
+from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
+from baton_cli.terminal import console
+from baton_common.money import dollars
+from baton_contracts.limits import AccountState, LimitRule, key_party, model_party, team_party
+from baton_contracts.subjects import BUCKET_KEYS
+
+app = typer.Typer(no_args_is_help=True, help="Limits of teams and models; a key's are `baton keys limits`.")
+
+_T = TypeVar("_T")
+Kind = Annotated[Literal["team", "model"], typer.Argument(help="team or model.")]
+Name = Annotated[str, typer.Argument(help="Its name.")]
+Tenant = Annotated[str, typer.Option(help="Of a team.")]
+
+
+@app.command("set")
+def set_limits(
+    kind: Kind,
+    name: Name,
+    tenant: Tenant = DEV_TENANT,
+    rpm: limit_options.Rpm = None,
+    tpm: limit_options.Tpm = None,
+    concurrent: limit_options.Concurrent = None,
+    budget: limit_options.BudgetAmount = None,
+    period: limit_options.Period = None,
+    alert: limit_options.Alert = None,
+) -> None:
+    """Change a team's or a model's limits, at once; what is not named stays."""
+    options = Options(rpm, tpm, concurrent, budget, period, alert)
+    rule = _with_book(lambda book: book.change(_party(kind, name, tenant), options.change))
+    console.print(f"{kind} {name}: {rule_text(rule)}", markup=False)
+
+
+@app.command("list")
+def list_limits() -> None:
+    """Teams and models that have limits, and what is used of them."""
+
+    async def read(book: LimitBook) -> list[tuple[str, LimitRule, AccountState]]:
+        return [(party, rule, await book.use(party)) for party, rule in (await book.rules()).items()]
+
+    table = Table("Of", "Limits", "Used", box=None, header_style="bold")
+    for party, rule, state in _with_book(read):
+        table.add_row(_shown(party), rule_text(rule), use_text(rule, state, time.time()))
+    console.print(table)
+
+
+@app.command()
+def remove(kind: Kind, name: Name, tenant: Tenant = DEV_TENANT) -> None:
+    """Take all limits of a team or a model away."""
+    _with_book(lambda book: book.remove(_party(kind, name, tenant)))
+    console.print(f"{kind} {name} has no limits any more.", markup=False)
+
+
+@app.command()
+def recount(
+    kind: Annotated[Literal["key", "team"], typer.Argument(help="key or team.")],
+    name: Annotated[str, typer.Argument(help="A key's id, or a team's name.")],
+    tenant: Tenant = DEV_TENANT,
+) -> None:
+    """Put what the ledger says a budget has spent in the place of what edges counted."""
+
+    async def work(book: LimitBook, keys: KeyBook) -> tuple[int, int]:
+        if kind == "team":
+            party = team_party(tenant, name)
+            rule = (await book.rules()).get(party) or LimitRule()
+            return await book.recount(party, rule, tenant_id=tenant, by="team", name=name)
+        found = next((entry for entry in await keys.list() if entry.key_id == name), None)
+        if found is None:
+            raise CliError(f"No key {name!r}: `baton keys list` shows them.")
+        return await book.recount(
+            key_party(name), found.limits, tenant_id=found.tenant_id, by="key", name=name
+        )
+
+    before, after = _with_both(work)
+    text = f"{kind} {name}: ${dollars(before)} was counted, ${dollars(after)} is in the ledger."
+    console.print(text, markup=False)
+
+
+def _party(kind: str, name: str, tenant: str) -> str:
+    if not name or len(name) > 128:
+        raise CliError(f"The {kind} must be 1 to 128 characters.")
+    return team_party(tenant, name) if kind == "team" else model_party(name)
+
+
+def _shown(party: str) -> str:
+    """Names as people know them: bytes outside [A-Za-z0-9_-] lie in the bucket as =XX."""
+    kind, _, rest = party.partition(".")
+    names = [b"".join(_bytes(token)).decode(errors="replace") for token in rest.split(".")]
+    return f"{kind} {'/'.join(names)}"
+
+
+def _bytes(token: str) -> list[bytes]:
+    first, *escaped = token.split("=")
+    return [first.encode(), *(bytes.fromhex(part[:2]) + part[2:].encode() for part in escaped)]
+
+
+def _with_book(work: Callable[[LimitBook], Awaitable[_T]]) -> _T:
+    return _with_both(lambda limits, _: work(limits))
+
+
+def _with_both(work: Callable[[LimitBook, KeyBook], Awaitable[_T]]) -> _T:
+    async def run() -> _T:
+        async with operator_bus(operator_of(os.environ)) as client:
+            keys = KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
+            return await work(await limit_book(client), keys)
+
+    return asyncio.run(run())

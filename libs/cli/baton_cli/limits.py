@@ -1,0 +1,203 @@
+"""Limits of teams and models, and what everybody has used: the bucket `baton_limits` as the operator sees it.
+
+Rules are written here; what was used is the edges', but for a recount from the ledger.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import nats.js.errors
+from nats.aio.client import Client
+from nats.js.kv import KeyValue
+
+from baton_cli.errors import CliError
+from baton_cli.keys import entry_names, open_bucket
+from baton_common.money import NotMoney, dollars, parse_dollars
+from baton_contracts import subjects
+from baton_contracts.base import MalformedMessage
+from baton_contracts.identifiers import new_request_id
+from baton_contracts.limits import (
+    AccountState,
+    Budget,
+    BudgetPeriod,
+    LimitRule,
+    period_name,
+    period_start,
+    rule_entry,
+    use_entry,
+)
+from baton_contracts.queries import BooksQuery, BooksReply, UsageBy
+
+_TRIES = 20
+NOTHING = "none"
+
+
+@dataclass(frozen=True)
+class Options:
+    """As typed: None was not named, `none` takes a limit away."""
+
+    rpm: str | None = None
+    tpm: str | None = None
+    concurrent: str | None = None
+    budget: str | None = None
+    period: BudgetPeriod | None = None
+    alert: int | None = None
+
+    def change(self, rule: LimitRule) -> LimitRule:
+        """Raises CliError."""
+        return LimitRule(
+            requests_per_minute=_count("--rpm", self.rpm, rule.requests_per_minute),
+            tokens_per_minute=_count("--tpm", self.tpm, rule.tokens_per_minute),
+            concurrent=_count("--concurrent", self.concurrent, rule.concurrent),
+            budget=self._budget(rule.budget),
+        )
+
+    def _budget(self, budget: Budget | None) -> Budget | None:
+        if self.budget == NOTHING:
+            return None
+        if self.budget is None and budget is None:
+            if self.period or self.alert:
+                raise CliError("--period and --alert are a budget's: name one with --budget.")
+            return None
+        try:
+            picos = budget.picos if self.budget is None and budget else parse_dollars(self.budget or "")
+        except NotMoney as error:
+            raise CliError(f"--budget {error}.") from None
+        before = budget or Budget(picos=0)
+        return Budget(
+            picos=picos,
+            period=self.period or before.period,
+            alert_percent=self.alert or before.alert_percent,
+        )
+
+
+def _count(option: str, text: str | None, before: int | None) -> int | None:
+    if text is None:
+        return before
+    if text == NOTHING:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise CliError(f"{option} takes a whole number, or `none` for no limit, not {text!r}.")
+    return int(text)
+
+
+class LimitBook:
+    def __init__(self, bucket: KeyValue, client: Client, now: Callable[[], float] = time.time) -> None:
+        self._bucket = bucket
+        self._client = client
+        self._now = now
+
+    async def rules(self) -> dict[str, LimitRule]:
+        """By party, of teams and models."""
+        prefix = rule_entry("")
+        found: dict[str, LimitRule] = {}
+        for name in sorted(await entry_names(self._bucket)):
+            if name.startswith(prefix):
+                entry = await self._bucket.get(name)
+                found[name.removeprefix(prefix)] = _decode_rule(name, entry.value or b"")
+        return found
+
+    async def change(self, party: str, change: Callable[[LimitRule], LimitRule]) -> LimitRule:
+        """Raises CliError."""
+        try:
+            entry = await self._bucket.get(rule_entry(party))
+            before = _decode_rule(party, entry.value or b"")
+        except nats.js.errors.KeyNotFoundError:
+            before = LimitRule()
+        rule = change(before)
+        await self._bucket.put(rule_entry(party), rule.encode())
+        return rule
+
+    async def remove(self, party: str) -> None:
+        """Raises CliError if it has none."""
+        if party not in await self.rules():
+            raise CliError("It has no limits: `baton limits list` shows those that have.")
+        await self._bucket.delete(rule_entry(party))
+
+    async def use(self, party: str) -> AccountState:
+        return (await self._read(party))[0]
+
+    async def recount(
+        self, party: str, rule: LimitRule, *, tenant_id: str, by: UsageBy, name: str
+    ) -> tuple[int, int]:
+        """Puts what the ledger says in the place of what edges counted. What requests under way will use is
+        still to come. Returns both, in pico-dollars. Raises CliError."""
+        if rule.budget is None:
+            raise CliError("It has no budget to recount.")
+        period = period_name(rule.budget.period, self._now())
+        spent = await self._ledger(period_start(rule.budget.period, self._now()), tenant_id, by, name)
+        for _ in range(_TRIES):
+            state, revision = await self._read(party)
+            before = state.spent_picos if state.period == period else 0
+            new = state.model_copy(update={"spent_picos": spent, "period": period, "alerted": False})
+            try:
+                await self._bucket.update(use_entry(party), new.encode(), last=revision)
+            except nats.js.errors.KeyWrongLastSequenceError:
+                continue
+            return before, spent
+        raise CliError("Others write it all the time. Try again at a quieter moment.")
+
+    async def _read(self, party: str) -> tuple[AccountState, int]:
+        try:
+            entry = await self._bucket.get(use_entry(party))
+        except nats.js.errors.KeyDeletedError as error:
+            return AccountState(), (error.entry.revision or 0) if error.entry else 0
+        except nats.js.errors.KeyNotFoundError:
+            return AccountState(), 0
+        try:
+            return AccountState.decode(entry.value or b""), entry.revision or 0
+        except MalformedMessage:
+            return AccountState(), entry.revision or 0
+
+    async def _ledger(self, since: float, tenant_id: str, by: UsageBy, name: str) -> int:
+        query = BooksQuery(kind="usage_sums", tenant_id=tenant_id, by=(by,), since=since)
+        answer = await self._client.request(subjects.books(new_request_id()), query.encode(), timeout=10)
+        reply = BooksReply.decode(answer.data)
+        if reply.error:
+            raise CliError(reply.error.message)
+        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team))
+
+
+async def limit_book(client: Client) -> LimitBook:
+    return LimitBook(await open_bucket(client.jetstream(), subjects.BUCKET_LIMITS), client)
+
+
+def _decode_rule(name: str, value: bytes) -> LimitRule:
+    try:
+        return LimitRule.decode(value)
+    except MalformedMessage as error:
+        raise CliError(f"The limits of {name} can't be read: {error}. Set them anew.") from error
+
+
+def rule_text(rule: LimitRule) -> str:
+    """`60/min · 10000 tokens/min · 4 at once · $5.00 a month`."""
+    parts = [
+        "" if rule.requests_per_minute is None else f"{rule.requests_per_minute}/min",
+        "" if rule.tokens_per_minute is None else f"{rule.tokens_per_minute} tokens/min",
+        "" if rule.concurrent is None else f"{rule.concurrent} at once",
+        "" if rule.budget is None else f"${dollars(rule.budget.picos)} {_each(rule.budget.period)}",
+    ]
+    return " · ".join(filter(None, parts)) or "none"
+
+
+def _each(period: BudgetPeriod) -> str:
+    return "in total" if period == "total" else f"a {period}"
+
+
+def use_text(rule: LimitRule, state: AccountState, now: float) -> str:
+    """What is used of it now."""
+    is_open = state.window_left(now) > 0
+    parts = [
+        "" if rule.requests_per_minute is None else f"{state.requests if is_open else 0}",
+        "" if rule.tokens_per_minute is None else f"{state.tokens if is_open else 0} tokens",
+        "" if rule.concurrent is None else f"{state.seats} at once",
+        "" if rule.budget is None else f"${dollars(_spent(rule.budget, state, now))}",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _spent(budget: Budget, state: AccountState, now: float) -> int:
+    return state.spent_picos if state.period == period_name(budget.period, now) else 0
