@@ -15,7 +15,7 @@ from nats.js.errors import BucketNotFoundError
 from nats.js.kv import KeyValue
 
 from baton_contracts import subjects
-from baton_edge_api.keys import key_hash
+from baton_contracts.keys import key_hash
 from tests.support.edge_process import KEY, QUESTION, FakeRelay, hello, running_edge
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import running_service
