@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers clean
+.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -51,6 +51,10 @@ bench: install-dev ## Measure what each stop adds, with an engine that answers a
 
 bench-peers: install-dev ## Measure the engine beside llama.cpp, vLLM and transformers (ARGS="--quick")
 	@$(VENV_PYTHON) -m bench.peers $(ARGS)
+
+bench-routing: install-dev ## Compare ways to choose a replica: simulated, and real ones (ARGS="--quick")
+	@$(BATON) models pull --defaults
+	@$(VENV_PYTHON) -m bench.routing $(ARGS)
 
 clean: ## Remove what was built and cached here; models and state in BATON_HOME stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

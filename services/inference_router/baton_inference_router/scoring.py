@@ -21,6 +21,9 @@ UNMEASURED_TOKENS_PER_SECOND = 1000.0
 OWN_WEIGHT = 2.0
 """A token of this prompt that must be computed costs the request its time and all others the replica's:
 computing what another replica has is work for nobody."""
+LEAST_CACHED_TOKENS = 64
+LEAST_CACHED_SHARE = 0.1
+"""A prompt of which less is cached is as good anywhere: what all chats begin with must not gather them."""
 ADAPTER_TOKENS = 4096
 """Loading an adapter takes about as long as so many tokens of a prompt."""
 NO_CACHE: Mapping[str, int] = {}
@@ -137,7 +140,8 @@ def _choice(
     candidate: Candidate, asked: Asked, cached: int, gated: bool, mean_load: float, usual_rate: float
 ) -> Choice:
     cached = min(cached, asked.prompt_tokens)
-    own = asked.prompt_tokens - (0 if gated else cached)
+    spares = cached >= max(LEAST_CACHED_TOKENS, LEAST_CACHED_SHARE * asked.prompt_tokens)
+    own = asked.prompt_tokens - (cached if spares and not gated else 0)
     if asked.adapter and asked.adapter not in candidate.adapters:
         own += ADAPTER_TOKENS
     answer = candidate.answer_tokens or UNMEASURED_ANSWER_TOKENS

@@ -97,6 +97,16 @@ def test_two_like_requests_of_one_burst_meet_rather_than_compute_the_same_twice(
     assert [each.replica for each in order] == ["busy", "idle"]
 
 
+def test_what_all_chats_begin_with_gathers_none() -> None:
+    two = [candidate("a", last_pick=2), candidate("b", last_pick=1)]
+
+    def first(tokens: int, cached: int) -> str:
+        return ranked(two, Asked(tokens), {"a": cached})[0].replica
+
+    assert (first(100, 48), first(100, 64)) == ("b", "a")
+    assert (first(1000, 96), first(1000, 112)) == ("b", "a")
+
+
 def test_no_prefix_makes_a_crowd() -> None:
     """A cache earns nothing at five requests more than the least busy has, and half as many again."""
     prompt, cached = Asked(100_000), {"warm": 100_000}
