@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from baton_inference_router.scoring import Asked, Candidate, ranked
 
 Pick = Callable[[list[Candidate], Asked, Mapping[str, int]], Candidate | None]
-"""Candidates, what is known of the prompt, how many of its tokens each has cached → one of them, or nobody."""
+"""Candidates, what is known of the prompt, how many of its tokens each has cached → one, or nobody."""
 
 
 def round_robin(candidates: list[Candidate], asked: Asked, cached: Mapping[str, int]) -> Candidate | None:

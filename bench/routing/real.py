@@ -39,58 +39,10 @@ from bench.routing.simulation import Outcome
 MODEL = "smollm2-135m"
 START_SECONDS = 60.0
 ANSWER_TOKENS = 16
-WORDS = tuple(
-    [
-        "time",
-        "year",
-        "people",
-        "way",
-        "day",
-        "man",
-        "thing",
-        "woman",
-        "life",
-        "child",
-        "world",
-        "school",
-        "state",
-        "family",
-        "student",
-        "group",
-        "country",
-        "problem",
-        "hand",
-        "part",
-        "place",
-        "case",
-        "week",
-        "company",
-        "system",
-        "program",
-        "question",
-        "work",
-        "government",
-        "number",
-        "night",
-        "point",
-        "water",
-        "room",
-        "mother",
-        "area",
-        "money",
-        "story",
-        "fact",
-        "month",
-        "lot",
-        "right",
-        "study",
-        "book",
-        "eye",
-        "job",
-        "word",
-        "business",
-        "issue",
-    ]
+NOUNS = (
+    "time year people way day man thing woman life child world school state family student group country "
+    "problem hand part place case week company system program question work government number night point "
+    "water room mother area money story fact month lot right study book eye job word business issue"
 )
 Row = dict[str, object]
 
@@ -146,7 +98,7 @@ def cold(load: RealLoad) -> list[Question]:
 
 
 def _text(chance: random.Random, num_words: int) -> str:
-    return " ".join(chance.choices(WORDS, k=num_words))
+    return " ".join(chance.choices(NOUNS.split(), k=num_words))
 
 
 def _prompt(system: str, question: str) -> Prompt:
