@@ -87,6 +87,9 @@ class ReplicaHeartbeat(WireModel):
     adapters: tuple[str, ...] = ()
     kv_epoch: str = Field(default="", description="Of its KV events; empty: it tells none.")
     kv_next_seq: int = Field(default=0, ge=0, description="Number that the next KvEvents will have.")
+    counting_since: float = Field(
+        default=0.0, ge=0, description="Unix time in seconds from which on its totals count."
+    )
     prompt_tokens_total: int = Field(default=0, ge=0)
     generation_tokens_total: int = Field(default=0, ge=0)
     preemptions_total: int = Field(default=0, ge=0)

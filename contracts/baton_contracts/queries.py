@@ -74,8 +74,12 @@ class BooksQuery(WireModel):
     by: tuple[UsageBy, ...] = Field(
         default=(), max_length=4, description="Of usage_sums: what is told apart."
     )
-    since: float = Field(default=0, ge=0, description="Of usage_sums: Unix time in seconds.")
-    until: float | None = Field(default=None, description="Of usage_sums: before this time; None: now.")
+    since: float = Field(
+        default=0, ge=0, description="Of usage and usage_sums: rows that ended from this Unix time on."
+    )
+    until: float | None = Field(
+        default=None, description="Of usage and usage_sums: and before this one; None: now."
+    )
     response_id: str | None = Field(default=None, max_length=64, description="Of the last three kinds.")
 
 

@@ -11,6 +11,7 @@ from baton_cli.commands.ask import ask
 from baton_cli.commands.chat import chat
 from baton_cli.commands.ingest import ingest
 from baton_cli.commands.plan import plan
+from baton_cli.commands.reconcile import reconcile
 from baton_cli.commands.trace import trace
 from baton_cli.commands.up import up
 from baton_cli.commands.usage import usage
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
-for command in (up, ask, chat, trace, ingest, plan, usage):
+for command in (up, ask, chat, trace, ingest, plan, usage, reconcile):
     app.command()(command)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")

@@ -83,10 +83,16 @@ def conversation_statement(tenant_id: str, conversation_id: str) -> Select[tuple
     )
 
 
-def usage_statement(tenant_id: str, request_id: str | None) -> Select[tuple[object, ...]]:
+def usage_statement(
+    tenant_id: str, request_id: str | None, since: float = 0.0, until: float | None = None
+) -> Select[tuple[object, ...]]:
     statement = select(ledger).where(ledger.c.tenant_id == tenant_id)
     if request_id:
         return statement.where(ledger.c.request_id == request_id).order_by(ledger.c.run_id, ledger.c.attempt)
+    if since:
+        statement = statement.where(ledger.c.ended_at >= since)
+    if until is not None:
+        statement = statement.where(ledger.c.ended_at < until)
     return statement.order_by(ledger.c.ended_at.desc()).limit(MAX_USAGE_ROWS)
 
 
@@ -162,9 +168,12 @@ class Books:
             found.append(turn)
         return tuple(reversed(found))
 
-    def usage(self, tenant_id: str, request_id: str | None) -> tuple[UsageRecord, ...]:
-        """The rows of one request by attempt, or the tenant's newest ones."""
-        return tuple(_usage_record(row) for row in self._rows(usage_statement(tenant_id, request_id)))
+    def usage(
+        self, tenant_id: str, request_id: str | None, since: float = 0.0, until: float | None = None
+    ) -> tuple[UsageRecord, ...]:
+        """The rows of one request by attempt, or the tenant's newest ones of a time."""
+        statement = usage_statement(tenant_id, request_id, since, until)
+        return tuple(_usage_record(row) for row in self._rows(statement))
 
     def usage_sums(
         self, tenant_id: str, by: Sequence[UsageBy], since: float, until: float

@@ -54,8 +54,16 @@ class Heartbeat:
         self._tokens = SlidingRate()
         self._requests = SlidingRate()
         self._prefill = RecentSpeed()
+        self._warm_up_tokens = 0, 0
+        self._counting_since = 0.0
         self.stage = "starting"
         self.num_finished = 0
+
+    def count_from_here(self) -> None:
+        """What was computed up to now was nobody's question."""
+        stats = self._engine.stats()
+        self._warm_up_tokens = stats.prompt_tokens_total, stats.generation_tokens_total
+        self._counting_since = self._node.clock.wall()
 
     def set_stage(self, stage: str) -> None:
         self.stage = stage
@@ -106,8 +114,9 @@ class Heartbeat:
             "context_length": self._engine.max_model_len,
             "kv_epoch": self._kv_events.epoch,
             "kv_next_seq": self._kv_events.next_seq,
-            "prompt_tokens_total": stats.prompt_tokens_total,
-            "generation_tokens_total": stats.generation_tokens_total,
+            "counting_since": self._counting_since,
+            "prompt_tokens_total": stats.prompt_tokens_total - self._warm_up_tokens[0],
+            "generation_tokens_total": stats.generation_tokens_total - self._warm_up_tokens[1],
             "preemptions_total": stats.preemptions_total,
             "prefix_hit_tokens_total": stats.prefix_hit_tokens_total,
             "step_profile": _step_profile(stats),

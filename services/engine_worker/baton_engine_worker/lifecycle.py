@@ -35,6 +35,7 @@ async def start_engine(engine: Engine, heartbeat: Heartbeat, bridge: StepBridge)
     engine.set_step_listener(bridge.step_done)
     heartbeat.set_stage("warm_up")
     await warm_up(engine, bridge)
+    heartbeat.count_from_here()
 
 
 async def warm_up(engine: Engine, bridge: StepBridge) -> None:

@@ -356,6 +356,8 @@ class EngineRun:
         self._note_prefill(last)
         usage = self._answers.usage()
         ctx.attributes["completion_tokens"] = usage.completion_tokens
+        if any(self._resumed):
+            ctx.attributes["resumed_tokens"] = sum(self._resumed)
         ctx.attributes["cached_tokens"] = usage.cached_tokens
         ctx.attributes["finish_reason"] = last.finish_reason or "error"
         ctx.attributes["blocks_freed"] = self._answers.blocks_freed()

@@ -1,0 +1,41 @@
+"""`baton reconcile`: do ledger, traces and engine counters say the same?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from baton_cli.commands.keys import operator_of
+from baton_cli.errors import CliError
+from baton_cli.reconcile.collecting import collect
+from baton_cli.reconcile.differences import differences
+from baton_cli.terminal import console
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def reconcile(
+    since: Annotated[str, typer.Option(help="How far back: 90s, 30m, 24h, 7d.")] = "24h",
+) -> None:
+    """Compare the ledger with traces and engine counters. Exit status 1 if anything differs."""
+    began = time.time() - seconds_of(since)
+    found = asyncio.run(collect(operator_of(os.environ), since=began))
+    told = differences(found, since=began)
+    for one in told:
+        console.print(f"{one.kind}: {one.request_id} {one.text}", markup=False, soft_wrap=True)
+    counts = f"{len(found.rows)} ledger rows, {len(found.runs)} engine runs, {len(found.replicas)} replicas"
+    console.print(f"{counts}: {len(told) or 'no'} differences", markup=False)
+    if told:
+        raise typer.Exit(1)
+
+
+def seconds_of(text: str) -> float:
+    """Raises CliError."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal() or not int(number):
+        raise CliError(f"--since {text!r} is no length of time. Write 90s, 30m, 24h or 7d.")
+    return float(int(number) * _UNITS[unit])

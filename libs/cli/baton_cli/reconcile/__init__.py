@@ -1,0 +1,1 @@
+"""Do ledger, traces and engine counters say the same?"""

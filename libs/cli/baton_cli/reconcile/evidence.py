@@ -1,0 +1,86 @@
+"""What each witness says of the same requests: the ledger, the traces, the engines' own counters. Pure.
+
+A trace is read for what an engine and an edge say of a request, each in the span with which it lets it go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.records import UsageRecord
+from baton_contracts.spans import AttributeValue, Span, SpanBatch
+
+_EDGE, _ENGINE = 2, 7
+
+
+@dataclass(frozen=True)
+class EngineRun:
+    """An attempt as the engine that ran it tells it."""
+
+    request_id: str
+    attempt: int
+    replica: str
+    prompt_tokens: int
+    completion_tokens: int
+    """Added by this attempt."""
+    ended_at: float
+
+
+@dataclass(frozen=True)
+class TheClient:
+    """What a client was told that its answer cost."""
+
+    request_id: str
+    prompt_tokens: int
+    completion_tokens: int
+    ended_at: float
+
+
+@dataclass
+class Evidence:
+    rows: list[UsageRecord] = field(default_factory=list[UsageRecord])
+    runs: list[EngineRun] = field(default_factory=list[EngineRun])
+    clients: list[TheClient] = field(default_factory=list[TheClient])
+    replicas: list[ReplicaHeartbeat] = field(default_factory=list[ReplicaHeartbeat])
+    tenants: set[str] = field(default_factory=set[str])
+
+    def add_spans(self, batch: SpanBatch) -> None:
+        self.tenants.add(batch.tenant_id)
+        for span in batch.spans:
+            if span.stop == _ENGINE and span.name == "handle" and "completion_tokens" in span.attributes:
+                self.runs.append(_engine_run(batch.request_id, span))
+            elif span.stop == _EDGE and span.status == "ok" and "completion_tokens" in span.attributes:
+                self.clients.append(
+                    TheClient(
+                        request_id=batch.request_id,
+                        prompt_tokens=_number(span.attributes.get("prompt_tokens")),
+                        completion_tokens=_number(span.attributes["completion_tokens"]),
+                        ended_at=span.start + span.duration,
+                    )
+                )
+
+
+def _engine_run(request_id: str, span: Span) -> EngineRun:
+    told = span.attributes
+    return EngineRun(
+        request_id=request_id,
+        attempt=_number(told.get("attempt")) or 1,
+        replica=span.instance,
+        prompt_tokens=_number(told.get("prompt_tokens")),
+        completion_tokens=_number(told["completion_tokens"]) - _number(told.get("resumed_tokens")),
+        ended_at=span.start + span.duration,
+    )
+
+
+def _number(value: AttributeValue | None) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def newest(beats: Iterable[ReplicaHeartbeat]) -> list[ReplicaHeartbeat]:
+    """The last word of each replica."""
+    last: dict[str, ReplicaHeartbeat] = {}
+    for beat in sorted(beats, key=lambda beat: beat.sent_at):
+        last[beat.replica] = beat
+    return [beat for beat in last.values() if beat.state != "gone"]

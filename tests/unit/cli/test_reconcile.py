@@ -1,0 +1,137 @@
+"""What the witnesses of a request say, and what is reported where they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from baton_cli.commands.reconcile import seconds_of
+from baton_cli.errors import CliError
+from baton_cli.reconcile.differences import differences
+from baton_cli.reconcile.evidence import Evidence, newest
+from baton_contracts.frames import Usage
+from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.spans import Span, SpanBatch
+from tests.support.after_records import usage_record
+
+RID = "ab" * 16
+ONE, TWO = "engine_worker-1", "engine_worker-2"
+
+
+def row(
+    attempt: int = 1, replica: str = ONE, outcome: str = "finished", prompt: int = 7, said: int = 5
+) -> Any:
+    usage = Usage(prompt_tokens=prompt, completion_tokens=said)
+    return usage_record(request_id=RID, attempt=attempt, replica=replica, outcome=outcome, usage=usage)
+
+
+def span(service: Any, stop: int, instance: str, **attributes: Any) -> Span:
+    return Span(
+        span_id="00f067aa0ba902b7",
+        stop=stop,
+        service=service,
+        instance=instance,
+        name="handle",
+        start=1000.0,
+        duration=1.0,
+        attributes=attributes,
+    )
+
+
+def ran(attempt: int = 1, replica: str = ONE, prompt: int = 7, said: int = 5, **more: Any) -> Span:
+    counted = {"attempt": attempt, "prompt_tokens": prompt, "completion_tokens": said}
+    return span("engine_worker", 7, replica, **(counted | more))
+
+
+def told(prompt: int = 7, said: int = 5) -> Span:
+    return span("edge_api", 2, "edge_api-1", prompt_tokens=prompt, completion_tokens=said)
+
+
+def beat(replica: str = ONE, tokens: int = 5, **changes: Any) -> ReplicaHeartbeat:
+    made = ReplicaHeartbeat(
+        replica=replica,
+        model="m",
+        state="ready",
+        sent_at=1.0,
+        counting_since=1.0,
+        generation_tokens_total=tokens,
+    )
+    return made.model_copy(update=changes)
+
+
+def kinds(rows: list[Any], spans: list[Span], beats: list[ReplicaHeartbeat] | None = None) -> list[str]:
+    found = Evidence(rows=rows, replicas=beats or [])
+    found.add_spans(SpanBatch(request_id=RID, tenant_id="acme", spans=tuple(spans)))
+    assert found.tenants == {"acme"}
+    seen = differences(found, since=900.0)
+    assert all(one.request_id == RID for one in seen if one.kind != "counter")
+    return [one.kind for one in seen]
+
+
+def test_where_all_say_the_same_there_is_nothing() -> None:
+    assert kinds([row()], [ran(), told()], [beat()]) == []
+
+
+def test_a_migrated_answer_is_one_bill() -> None:
+    rows = [row(outcome="migrated", prompt=0, said=3), row(2, TWO, said=2)]
+    spans = [ran(said=4), ran(2, TWO, said=5, resumed_tokens=3), told()]
+    assert kinds(rows, spans, [beat(tokens=4), beat(TWO, tokens=2)]) == []
+    assert kinds([row(outcome="migrated", prompt=7, said=3), rows[1]], spans) == ["bill"]
+    assert kinds([row(outcome="migrated", prompt=0, said=5), rows[1]], spans) == ["tokens", "bill"]
+
+
+def test_a_replica_that_was_killed_leaves_no_trace_and_that_is_no_difference() -> None:
+    rows = [row(outcome="migrated", prompt=0, said=3), row(2, TWO, said=2)]
+    spans = [ran(2, TWO, said=5, resumed_tokens=3), told()]
+    assert kinds(rows, spans, [beat(TWO, tokens=2)]) == []
+    assert kinds(rows, spans, [beat(TWO, tokens=2), beat(ONE, tokens=0)]) == ["unknown attempt"]
+
+
+def test_a_lost_row_is_named() -> None:
+    assert kinds([], [ran()]) == ["lost row"]
+    assert kinds([], [told()]) == ["lost row"]
+    assert kinds([row()], [ran(), ran(2, TWO), told()]) == ["lost row"]
+
+
+def test_two_rows_that_end_one_run() -> None:
+    assert kinds([row(), row(2, TWO)], [ran(), ran(2, TWO)]) == ["doubled"]
+
+
+def test_figures_that_differ() -> None:
+    assert kinds([row(said=6)], [ran()]) == ["tokens"]
+    assert kinds([row(prompt=8)], [ran()]) == ["tokens"]
+    assert kinds([row()], [ran(), told(said=6)]) == ["bill"]
+
+
+def test_a_counter_is_compared_only_of_a_replica_at_rest() -> None:
+    assert kinds([row()], [ran()], [beat(tokens=9)]) == ["counter"]
+    assert kinds([row()], [ran()], [beat(tokens=9, num_running=1)]) == []
+
+
+def test_a_cache_hit_has_no_engine() -> None:
+    assert kinds([row(replica="cache", outcome="cache_hit")], [told()], [beat(tokens=0)]) == []
+
+
+def test_what_lies_on_the_border_of_the_time_looked_at_is_left_out() -> None:
+    found = Evidence()
+    found.add_spans(SpanBatch(request_id=RID, tenant_id="acme", spans=(ran(), told())))
+    assert differences(found, since=1000.5) == []
+    assert [one.kind for one in differences(found, since=999.0)] == ["lost row", "lost row"]
+
+
+def test_the_last_word_of_each_replica_counts() -> None:
+    beats = [beat(tokens=2, sent_at=2.0), beat(tokens=1, sent_at=1.0), beat(TWO, sent_at=1.0)]
+    gone = beat(TWO, state="gone", sent_at=3.0)
+    assert [one.generation_tokens_total for one in newest([*beats, gone])] == [2]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800)])
+def test_how_far_back(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "0h", "-1h", "1w", "1.5h"])
+def test_no_length_of_time(text: str) -> None:
+    with pytest.raises(CliError, match="is no length of time"):
+        seconds_of(text)
