@@ -29,17 +29,35 @@ from baton_contracts.identifiers import subject_token
 
 MODEL = os.environ.get("BATON_MODEL", "smollm2-135m")
 TOKEN_SECONDS = float(os.environ.get("BENCH_TOKEN_SECONDS", "0.002"))
-"""Pause between two tokens, so that each is measured alone."""
+"""Pause between two steps, so that each is measured alone."""
+
+
+class Steps:
+    """As an engine's batch: all answers get their next token at the same moment."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(TOKEN_SECONDS)
+            done, self._next = self._next, asyncio.get_running_loop().create_future()
+            done.set_result(None)
+
+    async def next(self) -> None:
+        await asyncio.shield(self._next)
 
 
 class InstantEngine:
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._outbox = FrameOutbox(node.bus, node.instance)
+        self._outbox = FrameOutbox(node.bus, node.instance, node.leases.read_batches)
+        self._steps = Steps()
         self._served = 0
 
     async def start(self) -> None:
         await self._outbox.start()
+        self._node.supervise("steps", self._steps.run)
         actor = Actor(
             self._node,
             subject=subjects.engine_all(self._node.instance),
@@ -71,7 +89,7 @@ class InstantEngine:
         for number in range(count):
             text = f"{time.time():.6f} "
             await stream.send(Data(**sender, text=text, token_ids=(number,)))  # pyright: ignore[reportArgumentType]
-            await asyncio.sleep(TOKEN_SECONDS)
+            await self._steps.next()
         usage = Usage(prompt_tokens=1, completion_tokens=count)
         await stream.send(End(**sender, finish_reason="length", usage=usage, blocks_freed=1))  # pyright: ignore[reportArgumentType]
         self._outbox.ended(stream)

@@ -17,6 +17,7 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.errors import ErrorBody
 
 REQUEST_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+OTHER_REQUEST_ID = "0af7651916cd43dd8448eb211c80319c"
 RUN_ID = "a1b2c3d4"
 TENANT = Tenant(tenant_id="acme", team="research", key_id="key_7f3a")
 ENVELOPE = Envelope(
@@ -203,6 +204,12 @@ EXAMPLES: dict[str, WireModel] = {
         final=False,
     ),
     "Resend": frames.Resend(attempt=1, first_seq=7),
+    "FrameBatch": frames.FrameBatch(
+        frames=(
+            frames.Data(**_FRAME, seq=7, text=" seat"),
+            frames.Data(**_FRAME | {"request_id": OTHER_REQUEST_ID}, seq=3, text="No"),
+        )
+    ),
     "Resent": frames.Resent(available=True, frames=(frames.Data(**_FRAME, seq=7, text=" seat"),)),
     "Cancel": frames.Cancel(request_id=REQUEST_ID, reason="client_disconnected"),
     "CancelAck": frames.CancelAck(stop="engine_worker", instance="engine_worker-11223344", blocks_freed=4),

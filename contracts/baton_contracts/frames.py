@@ -7,6 +7,7 @@ to the edge when it takes the baton, so the edge always knows whose silence to w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -200,6 +201,19 @@ def decode_frame(payload: bytes) -> Held | Prologue | Data | End | Error:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise MalformedMessage("Frame", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+class FrameBatch(WireModel):
+    """Frames of several requests that were sent at one moment; each means what it means alone. The word
+    `batch` stands in the subject where a request's id stands else. Only for who says in its lease that it
+    reads them."""
+
+    frames: tuple[Frame, ...] = ()
+
+
+def join_frames(encoded: Sequence[bytes]) -> bytes:
+    """The FrameBatch of frames that are JSON already."""
+    return b'{"frames":[' + b",".join(encoded) + b"]}"
 
 
 class Resend(WireModel):

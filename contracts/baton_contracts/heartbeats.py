@@ -36,6 +36,7 @@ class Lease(WireModel):
     instance: SubjectToken
     state: State
     mailbox_depth: int = Field(default=0, ge=0)
+    reads_frame_batches: bool = Field(default=False, description="FrameBatch is understood here.")
     embeds: EmbeddingModel | None = Field(default=None, description="Only in the lease of an embedder.")
 
 

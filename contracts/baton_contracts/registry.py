@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from baton_contracts import frames, handoffs, heartbeats, kv_events, queries, records, spans, tokens
 from baton_contracts.base import WireModel
-from baton_contracts.subjects import ROOT, Service
+from baton_contracts.subjects import BATCH, ROOT, Service
 
 Kind = Literal["handoff", "frames", "broadcast", "request", "heartbeat", "events", "durable"]
 
@@ -141,6 +141,24 @@ CHANNELS: tuple[Channel, ...] = (
         "output_guardrails prompt_builder input_guardrails llm_gateway inference_router",
         "edge_api",
         "The filtered answer; any stop's error; held notes.",
+    ),
+    _channel(
+        "frames_together",
+        f"frames.{{gateway}}.{{guard}}.{BATCH}",
+        "frames",
+        frames.FrameBatch,
+        "engine_worker llm_gateway",
+        "output_guardrails llm_gateway",
+        note="Frames of several requests at one moment, where both leases say that it is understood.",
+    ),
+    _channel(
+        "replies_together",
+        f"reply.{{edge}}.{BATCH}",
+        "frames",
+        frames.FrameBatch,
+        "output_guardrails",
+        "edge_api",
+        note="The same, for the filtered answers.",
     ),
     _channel(
         "resend",

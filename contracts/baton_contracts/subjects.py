@@ -95,6 +95,24 @@ def reply_all(edge_instance: str) -> str:
     return f"{ROOT}.reply.{edge_instance}.*"
 
 
+BATCH = "batch"
+"""In the place of a request id: frames of several requests in one message."""
+
+
+def batch_of(subject: str) -> str:
+    """Where a frame goes together with others that go to the same readers."""
+    return f"{subject.rpartition('.')[0]}.{BATCH}"
+
+
+def is_batch(subject: str) -> bool:
+    return subject.endswith(f".{BATCH}")
+
+
+def readers_of(subject: str) -> list[str]:
+    """The instances that a subject of frames names: gateway and guard, or an edge."""
+    return subject.split(".")[3:-1]
+
+
 def resend(sender_instance: str, request_id: str) -> str:
     """Ask the sender of numbered frames for those that are missing."""
     return f"{ROOT}.resend.{sender_instance}.{request_id}"

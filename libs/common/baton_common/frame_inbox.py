@@ -1,7 +1,7 @@
 """The receiving side of numbered frames: one wildcard inbox a process, one bounded queue a request.
 
 Owns order: duplicates are dropped, a gap is asked of its sender once, what can't be repaired becomes
-StreamBroken. Does not know what frames mean.
+StreamBroken. A frame means the same alone and in a batch. Does not know what frames mean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from baton_common.bus import Bus, BusMessage, Subscription
 from baton_common.errors import BusError, NoResponders, StreamBroken
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
-from baton_contracts.frames import Data, End, Error, Held, Prologue, Resend, Resent, decode_frame
+from baton_contracts.frames import Data, End, Error, FrameBatch, Held, Prologue, Resend, Resent, decode_frame
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,47 @@ class QueueOverflow(StreamBroken):
         super().__init__(f"a sender that is over {capacity} frames ahead of its receiver", lost=False)
 
 
+class Arrival:
+    """Waiting for the next frame, over and over: one timer serves all waits, moved only when it rings."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[bool] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+
+    async def within(self, seconds: float) -> bool:
+        """False after so many seconds of silence. One wait at a time."""
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._until:
+            self.stop()
+            self._timer = loop.call_at(self._until, self._ring)
+        self._waiter = loop.create_future()
+        try:
+            return await self._waiter
+        finally:
+            self._waiter = None
+
+    def happened(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(True)
+
+    def stop(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._until:  # it was set for an earlier wait
+            self._timer = loop.call_at(self._until, self._ring)
+        else:
+            self._waiter.set_result(False)
+
+
 class FrameQueue:
     """The frames of one request, in order. Closed by its owner, always."""
 
@@ -40,24 +81,27 @@ class FrameQueue:
         self._request_id = request_id
         self._capacity = capacity
         self._on_close = on_close
-        self._arrived: asyncio.Queue[AnyFrame] = asyncio.Queue()
+        self._arrived: deque[AnyFrame] = deque()
         self._ordered: deque[AnyFrame] = deque()
+        self._arrival = Arrival()
         self._stream: tuple[str, int] | None = None
         self._expected = 0
         self._overflow = False
 
     def put(self, frame: AnyFrame) -> None:
-        if self._arrived.qsize() >= self._capacity:
+        if len(self._arrived) >= self._capacity:
             self._overflow = True
         else:
-            self._arrived.put_nowait(frame)
+            self._arrived.append(frame)
+        self._arrival.happened()
 
     def close(self) -> None:
+        self._arrival.stop()
         self._on_close()
 
     def __len__(self) -> int:
         """Frames that have arrived and were not taken yet."""
-        return self._arrived.qsize() + len(self._ordered)
+        return len(self._arrived) + len(self._ordered)
 
     def _accept(self, frame: AnyFrame) -> bool:
         """Puts `frame` into order if it is the next one; False if frames before it are missing."""
@@ -98,19 +142,19 @@ class FrameQueue:
         for frame in answer.frames:
             self._accept(frame)
 
+    async def _next_is_here(self, stall_seconds: float) -> bool:
+        """False after a silence, or at a gap."""
+        if not self._arrived and not await self._arrival.within(stall_seconds):
+            return False
+        return not self._arrived or self._accept(self._arrived.popleft())
+
     async def get(self, stall_seconds: float = 2.0) -> AnyFrame:
         """The next frame. After `stall_seconds` of silence the sender is asked whether it sent more, again
         and again: the caller bounds the whole wait. Raises StreamBroken or QueueOverflow."""
         while not self._ordered:
             if self._overflow:
                 raise QueueOverflow(self._capacity)
-            try:
-                async with asyncio.timeout(stall_seconds):
-                    frame = await self._arrived.get()
-            except TimeoutError:
-                await self._repair()
-                continue
-            if not self._accept(frame):
+            if not await self._next_is_here(stall_seconds):
                 await self._repair()
         return self._ordered.popleft()
 
@@ -148,10 +192,16 @@ class FrameInbox:
         return len(self._queues)
 
     def _on_message(self, message: BusMessage) -> None:
-        queue = self._queues.get(subjects.request_id_of(message.subject))
-        if queue is None:
-            return  # late frames of a request that is over
         try:
-            queue.put(decode_frame(message.payload))
+            if subjects.is_batch(message.subject):
+                for frame in FrameBatch.decode(message.payload).frames:
+                    self._put(frame)
+            elif subjects.request_id_of(message.subject) in self._queues:
+                self._put(decode_frame(message.payload))
         except MalformedMessage as error:
             log.warning("frame ignored: %s", error)
+
+    def _put(self, frame: AnyFrame) -> None:
+        queue = self._queues.get(frame.request_id)
+        if queue is not None:  # else it is a late one of a request that is over
+            queue.put(frame)

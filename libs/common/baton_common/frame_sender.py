@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import TypeVar
 
 from baton_common.bus import Bus, BusMessage, Subscription
-from baton_common.errors import BusError
+from baton_common.frame_post import FramePost, ReadBatches
 from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
@@ -29,27 +30,25 @@ _F = TypeVar("_F", Prologue, Data, End, Error)
 class FrameStream:
     """The frames of one attempt of one request, from this process to one subject."""
 
-    def __init__(self, bus: Bus, subject: str, request_id: str, attempt: int, sender: str) -> None:
+    def __init__(self, post: FramePost, subject: str, request_id: str, attempt: int, sender: str) -> None:
         self.subject = subject
         self.request_id = request_id
         self.attempt = attempt
         self.sender = sender
-        self._bus = bus
+        self.is_open = True
+        self._post = post
         self._next_seq = 0
         self._ring: deque[NumberedFrame] = deque(maxlen=RING_FRAMES)
 
     async def send(self, frame: _F) -> _F:
-        """Numbers `frame` and sends it. While the bus is away the frame is only kept: the receiver asks
-        for it later."""
+        """Numbers `frame` and sends it, together with what other streams send at this moment. While the bus
+        is away the frame is only kept: the receiver asks for it later."""
         numbered = frame.model_copy(
             update={"seq": self._next_seq, "sender": self.sender, "attempt": self.attempt}
         )
         self._next_seq += 1
         self._ring.append(numbered)
-        try:
-            await self._bus.publish(self.subject, encode_frame(numbered))
-        except BusError as error:
-            log.debug("frame %d kept for later: %s", numbered.seq, error)
+        await self._post.send(self.subject, encode_frame(numbered))
         return numbered
 
     def since(self, first_seq: int) -> tuple[Frame, ...] | None:
@@ -62,11 +61,16 @@ class FrameStream:
 
 
 class FrameOutbox:
-    """All streams of this process, and the answer to `resend.INSTANCE.*`."""
+    """All streams of this process, and the answer to `resend.INSTANCE.*`.
 
-    def __init__(self, bus: Bus, instance: str) -> None:
+    read_batches tells whether instances understand several requests' frames in one message; without it
+    nobody does.
+    """
+
+    def __init__(self, bus: Bus, instance: str, read_batches: ReadBatches | None = None) -> None:
         self._bus = bus
         self._instance = instance
+        self._post = FramePost(bus, read_batches or _nobody)
         self._streams: OrderedDict[tuple[str, int], FrameStream] = OrderedDict()
         self._ended: deque[tuple[str, int]] = deque()
         self._subscription: Subscription | None = None
@@ -79,12 +83,17 @@ class FrameOutbox:
             await self._subscription.unsubscribe()
 
     def open(self, subject: str, request_id: str, attempt: int) -> FrameStream:
-        stream = FrameStream(self._bus, subject, request_id, attempt, self._instance)
+        stream = FrameStream(self._post, subject, request_id, attempt, self._instance)
         self._streams[request_id, attempt] = stream
+        self._post.num_streams += 1
         return stream
 
     def ended(self, stream: FrameStream) -> None:
         """Nothing more will be sent; the ring is kept until KEPT_STREAMS younger ones have ended."""
+        if not stream.is_open:
+            return
+        stream.is_open = False
+        self._post.num_streams -= 1
         self._ended.append((stream.request_id, stream.attempt))
         while len(self._ended) > KEPT_STREAMS:
             self._streams.pop(self._ended.popleft(), None)
@@ -102,3 +111,8 @@ class FrameOutbox:
         frames = stream.since(asked.first_seq) if stream else None
         answer = Resent(available=frames is not None, frames=frames or ())
         spawn(self._bus.publish(message.reply, answer.encode()))
+
+
+def _nobody(instances: Sequence[str]) -> bool:
+    del instances
+    return False

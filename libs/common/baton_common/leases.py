@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from baton_common.bus import Bus, BusMessage, Subscription
@@ -84,6 +84,11 @@ class LeaseBoard:
                 peer.watchers.remove(on_lost)
 
         return unwatch
+
+    def read_batches(self, instances: Sequence[str]) -> bool:
+        """Whether each of them has said that it takes several requests' frames in one message."""
+        peers = [self._peers.get(name) for name in instances]
+        return all(peer and peer.lease and peer.lease.reads_frame_batches for peer in peers)
 
     def ready(self, service: Service) -> list[Lease]:
         """The last word of each instance that takes requests now."""

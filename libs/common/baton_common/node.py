@@ -111,6 +111,7 @@ class Node:
             state=self.state,
             mailbox_depth=self.num_held,
             embeds=self.embeds,
+            reads_frame_batches=True,
         )
 
     def _stats(self) -> dict[str, Any]:

@@ -84,3 +84,13 @@ async def test_a_draining_instance_is_not_ready() -> None:
     await say(bus, board)
     await say(bus, board, "draining")
     assert board.ready_instances("engine_worker") == []
+
+
+async def test_who_reads_batches_has_said_so() -> None:
+    bus, board = await board_with(HandClock())
+    await say(bus, board)
+    assert not board.read_batches([PEER])
+    lease = Lease(service="engine_worker", instance=PEER, state="ready", reads_frame_batches=True)
+    await bus.publish(subjects.lease(PEER), lease.encode())
+    await eventually(lambda: board.read_batches([PEER]))
+    assert not board.read_batches([PEER, "never-seen"])
