@@ -6,7 +6,8 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing clean
+.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing \
+	bench-gateway clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -55,6 +56,9 @@ bench-peers: install-dev ## Measure the engine beside llama.cpp, vLLM and transf
 bench-routing: install-dev ## Compare ways to choose a replica: simulated, and real ones (ARGS="--quick")
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m bench.routing $(ARGS)
+
+bench-gateway: install-dev ## Measure edge and gateway beside LiteLLM's proxy, before the same upstream (ARGS="--quick")
+	@$(VENV_PYTHON) -m bench.gateway $(ARGS)
 
 clean: ## Remove what was built and cached here; models and state in BATON_HOME stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

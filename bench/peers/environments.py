@@ -31,9 +31,9 @@ class Missing(Exception):
     """A peer that can't be had here, with the reason."""
 
 
-def environment(root: Path, peer: str) -> Path:
+def environment(root: Path, peer: str, requirements: Path | None = None) -> Path:
     """The peer's environment folder, made if need be. Raises Missing."""
-    requirements = HERE / f"requirements-{peer}.txt"
+    requirements = requirements or HERE / f"requirements-{peer}.txt"
     folder = root / peer
     stamp = folder / ".installed"
     key = hashlib.sha256(requirements.read_bytes()).hexdigest()

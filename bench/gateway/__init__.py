@@ -1,0 +1,1 @@
+"""Gateways side by side in front of the same instant upstream."""
