@@ -31,10 +31,18 @@ Wire = Callable[[Node, NatsBus], AbstractAsyncContextManager[None]]
 becomes ready between the two."""
 
 
-def run_service(service: Service, settings: ServiceSettings, wire: Wire) -> None:
+BOOKKEEPING_NICENESS = 5
+"""On a machine whose cores are all busy, what nobody waits for yields to what somebody waits for."""
+
+
+def run_service(
+    service: Service, settings: ServiceSettings, wire: Wire, *, is_bookkeeping: bool = False
+) -> None:
     """Runs until SIGTERM or SIGINT, then drains. A signal during the start, or a second one, ends at once.
     Does not return from a clean end: threads of libraries are not waited for, there is nothing left to do."""
     configure_logging(service, settings.log_format, settings.log_level)
+    if is_bookkeeping and hasattr(os, "nice"):
+        os.nice(BOOKKEEPING_NICENESS)
     try:
         uvloop.run(_serve(service, settings, wire))
     except BusError as error:

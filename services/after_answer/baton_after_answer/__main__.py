@@ -109,7 +109,7 @@ async def _bring_up_to_date(node: Node, engine: Engine) -> None:
 def main() -> None:
     settings = load_settings(Settings)
     catalog_or_exit(settings.home)
-    run_service("after_answer", settings, wire(settings))
+    run_service("after_answer", settings, wire(settings), is_bookkeeping=True)
 
 
 if __name__ == "__main__":

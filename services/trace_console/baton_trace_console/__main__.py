@@ -64,7 +64,7 @@ async def _look_after(make_archive: Callable[[], Awaitable[None]]) -> None:
 
 def main() -> None:
     settings = load_settings(Settings)
-    run_service("trace_console", settings, wire(settings))
+    run_service("trace_console", settings, wire(settings), is_bookkeeping=True)
 
 
 if __name__ == "__main__":
