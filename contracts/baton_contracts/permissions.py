@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baton_contracts.subjects import BUCKET_KEYS, BUCKET_LIMITS, ROOT, STREAM_AFTER, STREAM_TRACE, Service
+from baton_contracts.subjects import (
+    BUCKET_BATCHES,
+    BUCKET_KEYS,
+    BUCKET_LIMITS,
+    ROOT,
+    STORE_FILES,
+    STREAM_AFTER,
+    STREAM_TRACE,
+    Service,
+)
 
 _EVERY_PUBLISH = (f"{ROOT}.lease.*", f"{ROOT}.trace.*", f"{ROOT}.cancel.*", f"{ROOT}.reply.*.*")
 _EVERY_SUBSCRIBE = (f"{ROOT}.lease.*", f"{ROOT}.cancel.*", "$SRV.>")
@@ -38,6 +47,21 @@ def _bucket(name: str) -> tuple[str, ...]:
     )
 
 
+def _object_store(name: str) -> tuple[str, ...]:
+    """To make, write and read an object store. STREAM.NAMES tells which streams there are, no more."""
+    return (
+        f"$O.{name}.>",
+        f"$JS.API.STREAM.*.OBJ_{name}",
+        f"$JS.API.STREAM.MSG.GET.OBJ_{name}",
+        f"$JS.API.CONSUMER.*.OBJ_{name}",
+        f"$JS.API.CONSUMER.*.OBJ_{name}.>",
+        f"$JS.API.DIRECT.GET.OBJ_{name}.>",
+        f"$JS.ACK.OBJ_{name}.>",
+        f"$JS.FC.OBJ_{name}.>",
+        "$JS.API.STREAM.NAMES",
+    )
+
+
 def _publishes(service: Service) -> tuple[str, ...]:
     table: dict[Service, tuple[str, ...]] = {
         "edge_api": (
@@ -56,6 +80,8 @@ def _publishes(service: Service) -> tuple[str, ...]:
             "$JS.API.INFO",
             *_bucket(BUCKET_KEYS),
             *_bucket(BUCKET_LIMITS),
+            *_bucket(BUCKET_BATCHES),
+            *_object_store(STORE_FILES),
         ),
         "prompt_builder": (f"{ROOT}.guard.in.*", f"{ROOT}.embed.*", f"{ROOT}.books.*"),
         "embedder": (),

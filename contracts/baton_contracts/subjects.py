@@ -44,6 +44,10 @@ AFTER_ALL = f"{ROOT}.after.*.*"
 STREAM_TRACE = "TRACE"
 STREAM_AFTER = "AFTER"
 BUCKET_KEYS = "baton_keys"
+BUCKET_BATCHES = "baton_batches"
+"""Batches, their finished lines, what is known of each file, and who runs batches now."""
+STORE_FILES = "baton_files"
+"""Object store: the contents of files."""
 BUCKET_LIMITS = "baton_limits"
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from baton_contracts.errors import ErrorBody
 from baton_edge_api.answers import Answer, error_answer
+from baton_edge_api.batches.wiring import Offline
 from baton_edge_api.embeddings import EmbeddingsEndpoint
 from baton_edge_api.front import Front, send_answer
 from baton_edge_api.metrics import Metrics
@@ -26,6 +27,7 @@ def build_app(
     chat: RelayEndpoint,
     completions: RelayEndpoint,
     embeddings: EmbeddingsEndpoint,
+    offline: Offline,
     side: SideEndpoints,
     metrics: Metrics,
 ) -> ASGIApp:
@@ -33,6 +35,15 @@ def build_app(
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/v1/files", offline.files.create, methods=["POST"]),
+        Route("/v1/files", offline.files.list),
+        Route("/v1/files/{file_id}", offline.files.get),
+        Route("/v1/files/{file_id}", offline.files.delete, methods=["DELETE"]),
+        Route("/v1/files/{file_id}/content", offline.files.content),
+        Route("/v1/batches", offline.batches.create, methods=["POST"]),
+        Route("/v1/batches", offline.batches.list),
+        Route("/v1/batches/{batch_id}", offline.batches.get),
+        Route("/v1/batches/{batch_id}/cancel", offline.batches.cancel, methods=["POST"]),
         Route("/v1/models", side.models),
         Route("/v1/models/{name:path}", side.model),
         Route("/v1/traces", side.traces),

@@ -6,6 +6,7 @@ Owns what a hostile or slow sender can cost. Knows nothing of what the body mean
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 from starlette.types import Receive, Scope
 
@@ -47,6 +48,32 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int, seconds: floa
             return await _read(scope, receive, limit, seconds / 3)
     except TimeoutError:
         raise _too_slow(seconds) from None
+
+
+async def body_pieces(
+    scope: Scope, receive: Receive, *, limit: int, seconds: float, piece_seconds: float
+) -> AsyncGenerator[bytes, None]:
+    """A body too large to hold, piece by piece. Raises as `read_body`."""
+    if (declared_length(scope) or 0) > limit:
+        await _discard(scope, receive, limit)
+        raise _too_large(limit)
+    loop = asyncio.get_running_loop()
+    deadline, total, more = loop.time() + seconds, 0, True
+    while more:
+        try:
+            async with asyncio.timeout_at(min(deadline, loop.time() + piece_seconds)):
+                event = await receive()
+        except TimeoutError:
+            raise _too_slow(seconds) from None
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        piece = event.get("body", b"")
+        total += len(piece)
+        if total > limit:
+            await _discard(scope, receive, limit)
+            raise _too_large(limit)
+        more = event.get("more_body", False)
+        yield piece
 
 
 async def _read(scope: Scope, receive: Receive, limit: int, piece_seconds: float) -> bytes:

@@ -29,7 +29,7 @@ from baton_edge_api.answers import NO_STORE, Answer, HeaderList
 from baton_edge_api.body import ClientGone, read_body
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embedding_questions import questions, read_embeddings
-from baton_edge_api.exchange import Exchange, exchange_of, header
+from baton_edge_api.exchange import Exchange, exchange_of
 from baton_edge_api.front import send_answer
 from baton_edge_api.interruption import Interrupt, Interrupted, Interruption
 from baton_edge_api.keys import KeyRing
@@ -76,7 +76,7 @@ class EmbeddingsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts
         exchange = exchange_of(scope)
-        tenant = parts.ring.tenant_of(header(scope, b"authorization"))
+        tenant = parts.ring.caller_of(scope)
         trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)
         with parts.desk.seat(exchange.request_id), parts.metrics.in_flight.track_inprogress():
             status = "error"

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from starlette.types import Scope
 
 from baton_common.errors import RequestFailed
+from baton_contracts.envelope import Tenant
 from baton_contracts.identifiers import new_request_id, parse_request_id
 
+LAST_PRIORITY = 1000
+"""As far back as a request can stand."""
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 
 
@@ -34,6 +37,20 @@ class Exchange:
     """Of the answer, once it has begun."""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
     """That its answer will have, whatever it becomes: how the limits stand."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Stands in the scope of a request that the edge makes of itself: nobody outside can put it there."""
+
+    tenant: Tenant
+    priority: int = LAST_PRIORITY
+
+
+def inside_of(scope: Scope) -> Inside | None:
+    inside = scope.get("baton.inside")
+    assert inside is None or isinstance(inside, Inside)
+    return inside
 
 
 def exchange_of(scope: Scope) -> Exchange:

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
+from starlette.types import Scope
 
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import LimitRule
+from baton_edge_api.exchange import header, inside_of
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,12 @@ class KeyRing:
 
     def __len__(self) -> int:
         return len(self._valid)
+
+    def caller_of(self, scope: Scope) -> Tenant:
+        """Whose request it is: of one that the edge makes of itself, whom it is made for. Raises as
+        `tenant_of`."""
+        inside = inside_of(scope)
+        return inside.tenant if inside else self.tenant_of(header(scope, b"authorization"))
 
     def tenant_of(self, authorization: str | None) -> Tenant:
         """Raises RequestFailed: 401, or 503 while the bucket was never read."""

@@ -174,6 +174,9 @@ class Metrics:
         }
         self._prompt_sizes = self._histogram("vllm:request_prompt_tokens", "Of an answer.", _COUNT)
         self._answer_sizes = self._histogram("vllm:request_generation_tokens", "Of an answer.", _COUNT)
+        self._batch_lines = self._counter(
+            "baton:batch_lines", "Lines of batches that have a result.", ("outcome",)
+        )
         self.in_flight = Gauge("baton:requests_in_flight", "Chat requests under way.", registry=self.registry)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
@@ -187,6 +190,9 @@ class Metrics:
 
     def failed(self, code: str, stop: str | None) -> None:
         self._errors.labels(code, stop or "edge_api").inc()
+
+    def batch_line(self, outcome: str) -> None:
+        self._batch_lines.labels(outcome).inc()
 
     def embedded(self, model: str, num_tokens: int) -> None:
         self._prompt_tokens.labels(model).inc(num_tokens)

@@ -64,6 +64,11 @@ class Question(ABC):
     def without_cache(self) -> Self:
         return replace(self, chat=self.chat.model_copy(update={"use_cache": False}))
 
+    def behind(self, priority: int) -> Self:
+        """Not served before others of that priority, whatever it asked for itself."""
+        lower = max(priority, self.chat.priority)
+        return replace(self, chat=self.chat.model_copy(update={"priority": lower}))
+
     @property
     def more_requests(self) -> Sequence[ChatRequest]:
         """What else is asked of the relay for the same answer; their answers follow those to `chat`."""

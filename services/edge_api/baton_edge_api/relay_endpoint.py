@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Envelope, Tenant
 from baton_edge_api.body import read_body
-from baton_edge_api.exchange import Exchange, exchange_of, header
+from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.limits.admission import Asked
 from baton_edge_api.limits.prompt_count import count_all
@@ -43,7 +43,7 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts
         exchange = exchange_of(scope)
-        tenant = parts.ring.tenant_of(header(scope, b"authorization"))
+        tenant = parts.ring.caller_of(scope)
         trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)
         with parts.desk.seat(exchange.request_id) as queue, parts.metrics.in_flight.track_inprogress():
             try:
@@ -94,6 +94,8 @@ class RelayEndpoint:
             question = await asyncio.to_thread(self._understand, body)
         else:
             question = self._understand(body)
+        if inside := inside_of(scope):
+            question = question.behind(inside.priority)
         if _forbids_storing(header(scope, b"cache-control")):
             return question.without_cache()
         return question

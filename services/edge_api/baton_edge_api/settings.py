@@ -52,5 +52,21 @@ class EdgeSettings(ServiceSettings):
     """For each question to the embedder; a request of many texts asks several."""
     embedding_aliases: tuple[str, ...] = ("embedding",)
     """Names by which the embedder's model can be asked for beside its own."""
+
+    max_file_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
+    """Of one uploaded file."""
+    max_tenant_file_bytes: int = Field(default=1024**3, ge=1024)
+    """Of all files of one tenant."""
+    max_store_bytes: int = Field(default=4 * 1024**3, ge=1024**2)
+    """Of all files; set when the store is made."""
+    max_uploads: int = Field(default=8, ge=1)
+    """At once; others wait for their turn."""
+    upload_timeout: float = Field(default=600.0, gt=0)
+    max_batch_lines: int = Field(default=50_000, ge=1)
+    max_tenant_batches: int = Field(default=100, ge=1)
+    """Of one tenant, not over yet."""
+    batch_lines_at_once: int = Field(default=32, ge=1)
+    """Lines of all batches under way at most, however much room there is."""
+    batch_window_seconds: int = Field(default=24 * 3600, ge=1)
     record_seconds: float = Field(default=1.0, gt=0)
     """How long the end of an answer waits for its conversation to be stored; then that goes on behind it."""

@@ -33,7 +33,7 @@ from baton_contracts.queries import (
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_object, json_answer, retry_headers
 from baton_edge_api.body import read_body
 from baton_edge_api.embedders import EmbedderBoard
-from baton_edge_api.exchange import exchange_of, header
+from baton_edge_api.exchange import exchange_of
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import CONTENT_TYPE, Metrics
@@ -114,7 +114,7 @@ class SideEndpoints:
     # With a key
 
     def _tenant(self, request: Request) -> Tenant:
-        return self.ring.tenant_of(header(request.scope, b"authorization"))
+        return self.ring.caller_of(request.scope)
 
     def _served(self, tenant: Tenant) -> list[ServedModel]:
         """Those that the key may ask for."""

@@ -13,6 +13,7 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
+from baton_edge_api.batches.wiring import Offline
 from baton_edge_api.completion_reading import completion_reader
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
@@ -55,6 +56,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         embeddings = EmbeddingsEndpoint(
             EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
         )
+        offline = Offline(node, bus, ring, metrics, settings)
         side = SideEndpoints(node, ring, replicas, embedders, metrics, settings, document_bytes())
         await replicas.start()
         node.supervise("keys", lambda: watch_keys(bus, ring))
@@ -62,7 +64,9 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         node.supervise("limits", lambda: watch_limits(bus, limits.rules))
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
-        async with serving(build_app(chat, completions, embeddings, side, metrics), settings, sock):
+        app = build_app(chat, completions, embeddings, offline, side, metrics)
+        offline.run(app, replicas, embedders, catalog)
+        async with serving(app, settings, sock):
             yield
             desk.end_all()
         await record_log.flush(_FLUSH_SECONDS)

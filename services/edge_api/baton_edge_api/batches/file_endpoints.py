@@ -1,0 +1,127 @@
+"""/v1/files: upload, list, look up, fetch, remove.
+
+Owns who may see which file: the tenant that it belongs to. Anybody else gets the 404 of a file that isn't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator
+from typing import IO, get_args
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from baton_common.errors import RequestFailed
+from baton_contracts.openai_batches import StoredPurpose
+from baton_edge_api.answers import json_answer
+from baton_edge_api.batches.pages import page
+from baton_edge_api.batches.records import FileRecord, new_file_id
+from baton_edge_api.batches.store import OfflineStore
+from baton_edge_api.batches.uploads import UploadLimits, upload
+from baton_edge_api.exchange import exchange_of
+from baton_edge_api.keys import KeyRing
+from baton_edge_api.refusals import bad_value
+from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.side_endpoints import to_response
+
+_FILE_ID = re.compile(r"file-[0-9a-f]{24}")
+_PIECE = 256 * 1024
+_BATCH_FILE_SECONDS = 30 * 24 * 3600
+"""Files of batches go by themselves after so long, as they do elsewhere."""
+
+
+class FileEndpoints:
+    def __init__(self, store: OfflineStore, ring: KeyRing, settings: EdgeSettings) -> None:
+        self._store = store
+        self._ring = ring
+        self._settings = settings
+        self._uploads = asyncio.Semaphore(settings.max_uploads)
+        self.limits = UploadLimits(
+            settings.max_file_bytes, settings.upload_timeout, settings.body_timeout / 3, settings.strict
+        )
+
+    async def create(self, request: Request) -> Response:
+        tenant = self._ring.caller_of(request.scope)
+        async with self._uploads, upload(request.scope, request.receive, self.limits) as given:
+            exchange_of(request.scope).body_read = True
+            await self._check_space(tenant.tenant_id, given.num_bytes)
+            now = int(time.time())
+            seconds = given.expires_after or (_BATCH_FILE_SECONDS if given.purpose == "batch" else None)
+            record = FileRecord(
+                id=new_file_id(),
+                tenant_id=tenant.tenant_id,
+                filename=given.filename,
+                purpose=given.purpose,
+                num_bytes=given.num_bytes,
+                created_at=now,
+                expires_at=now + seconds if seconds else None,
+            )
+            await self._store.add_file(record, given.content)
+        return to_response(json_answer(record.object()))
+
+    async def _check_space(self, tenant_id: str, num_bytes: int) -> None:
+        most = self._settings.max_tenant_file_bytes
+        used = sum(record.num_bytes for record in await self._files(tenant_id))
+        if used + num_bytes > most:
+            text = f"Your files take {used} of {most} bytes, and this one {num_bytes}. Remove some first."
+            raise RequestFailed.because("request_too_large", text, param="file")
+
+    async def list(self, request: Request) -> Response:
+        tenant = self._ring.caller_of(request.scope)
+        purpose = request.query_params.get("purpose")
+        if purpose is not None and purpose not in get_args(StoredPurpose):
+            raise bad_value("purpose", f"must be one of {', '.join(get_args(StoredPurpose))}.")
+        files = [
+            record
+            for record in await self._files(tenant.tenant_id)
+            if purpose is None or record.purpose == purpose
+        ]
+        return to_response(json_answer(page(files, request.query_params, most=10_000, default=10_000)))
+
+    async def get(self, request: Request) -> Response:
+        return to_response(json_answer((await self._wanted(request)).object()))
+
+    async def content(self, request: Request) -> Response:
+        record = await self._wanted(request)
+        content = await self._store.open_file(record.id)
+        name = quote(record.filename, safe="")
+        headers = {
+            "content-length": str(record.num_bytes),
+            "content-disposition": f"attachment; filename*=UTF-8''{name}",
+            "x-content-type-options": "nosniff",
+            "cache-control": "no-store",
+        }
+        return StreamingResponse(_pieces(content), headers=headers, media_type="application/octet-stream")
+
+    async def delete(self, request: Request) -> Response:
+        record = await self._wanted(request)
+        await self._store.remove_file(record.tenant_id, record.id)
+        return to_response(json_answer({"id": record.id, "object": "file", "deleted": True}))
+
+    async def _files(self, tenant_id: str) -> list[FileRecord]:
+        now = time.time()
+        return [record for record in await self._store.files(tenant_id) if not record.expired(now)]
+
+    async def _wanted(self, request: Request) -> FileRecord:
+        tenant = self._ring.caller_of(request.scope)
+        return await find_file(self._store, tenant.tenant_id, request.path_params["file_id"], "file_id")
+
+
+async def find_file(store: OfflineStore, tenant_id: str, file_id: str, param: str) -> FileRecord:
+    """Raises RequestFailed."""
+    record = await store.file(tenant_id, file_id) if _FILE_ID.fullmatch(file_id) else None
+    if record is None or record.expired(time.time()):
+        raise RequestFailed.because("not_found", "There is no such file.", param=param)
+    return record
+
+
+async def _pieces(content: IO[bytes]) -> AsyncGenerator[bytes, None]:
+    try:
+        while piece := await asyncio.to_thread(content.read, _PIECE):
+            yield piece
+    finally:
+        content.close()

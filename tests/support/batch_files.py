@@ -1,0 +1,88 @@
+"""Files of batches, and an edge whose replicas' heartbeats a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from baton_contracts import subjects
+from baton_contracts.heartbeats import ReplicaHeartbeat
+from tests.support.edge_process import RunningEdge
+
+MODEL = "smollm2-135m"
+CHAT = "/v1/chat/completions"
+
+
+def line(custom_id: str, text: str = "Hello?", *, url: str = CHAT, **body: Any) -> dict[str, Any]:
+    content = {"model": MODEL, "messages": [{"role": "user", "content": text}]} | body
+    return {"custom_id": custom_id, "method": "POST", "url": url, "body": content}
+
+
+def jsonl(*lines: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(item).encode() + b"\n" for item in lines)
+
+
+async def upload(client: httpx.AsyncClient, content: bytes, purpose: str = "batch") -> httpx.Response:
+    return await client.post("/v1/files", files={"file": ("lines.jsonl", content)}, data={"purpose": purpose})
+
+
+async def begun(
+    client: httpx.AsyncClient, content: bytes, endpoint: str = CHAT, **fields: Any
+) -> dict[str, Any]:
+    file = await upload(client, content)
+    assert file.status_code == 200, file.text
+    body = {"input_file_id": file.json()["id"], "endpoint": endpoint, "completion_window": "24h"} | fields
+    batch = await client.post("/v1/batches", json=body)
+    assert batch.status_code == 200, batch.text
+    return batch.json()
+
+
+async def reached(client: httpx.AsyncClient, batch_id: str, *states: str, seconds: float = 15) -> Any:
+    """The batch, once it is in one of these states."""
+    batch: Any = None
+    async with asyncio.timeout(seconds):
+        while batch is None or batch["status"] not in states:
+            batch = (await client.get(f"/v1/batches/{batch_id}")).json()
+    return batch
+
+
+async def results(client: httpx.AsyncClient, file_id: str) -> dict[str, Any]:
+    """By custom_id."""
+    content = await client.get(f"/v1/files/{file_id}/content")
+    assert content.status_code == 200, content.text
+    found = [json.loads(text) for text in content.text.splitlines()]
+    return {item["custom_id"]: item for item in found}
+
+
+class Replica:
+    """Beats as an engine worker does, with the figures that a test gives it."""
+
+    def __init__(self, edge: RunningEdge, **figures: Any) -> None:
+        self._edge = edge
+        self.figures: dict[str, Any] = {"max_running": 16} | figures
+
+    async def beat(self) -> None:
+        beat = ReplicaHeartbeat(
+            replica="engine_worker-1", model=MODEL, state="ready", sent_at=0.0, **self.figures
+        )
+        await self._edge.relay.bus.publish(subjects.replica(MODEL, "engine_worker-1"), beat.encode())
+
+    async def run(self) -> None:
+        while True:
+            await self.beat()
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def beating(edge: RunningEdge, **figures: Any) -> AsyncGenerator[Replica, None]:
+    replica = Replica(edge, **figures)
+    task = asyncio.create_task(replica.run())
+    try:
+        yield replica
+    finally:
+        task.cancel()
