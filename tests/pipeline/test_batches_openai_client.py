@@ -8,8 +8,10 @@ import json
 import httpx
 import openai
 
-from tests.support.batch_files import beating, jsonl, line
+from tests.support.batch_files import beating, jsonl, line, nats_url
 from tests.support.edge_process import KEY, running_edge
+
+__all__ = ["nats_url"]
 
 
 async def test_the_round(nats_url: str) -> None:

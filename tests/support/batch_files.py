@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from baton_contracts import subjects
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from tests.support.edge_process import RunningEdge
+from tests.support.nats_server import running_nats_server
 
 MODEL = "smollm2-135m"
 CHAT = "/v1/chat/completions"
@@ -76,6 +79,13 @@ class Replica:
         while True:
             await self.beat()
             await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def nats_url(tmp_path: Path) -> Iterator[str]:
+    """A server of the test's own: no edge of another test runs its batches."""
+    with running_nats_server(tmp_path / "nats") as url:
+        yield url
 
 
 @asynccontextmanager

@@ -25,6 +25,8 @@ from nats.js.errors import (
     KeyNotFoundError,
     KeyWrongLastSequenceError,
     NotFoundError,
+    ObjectDeletedError,
+    ObjectNotFoundError,
 )
 from nats.js.kv import KeyValue
 from nats.js.object_store import ObjectStore
@@ -44,6 +46,8 @@ _IN_MEMORY_BYTES = 1024 * 1024
 _SECONDS_WITHOUT_NEWS = 10.0
 _NO_SPACE = 10077
 """JetStream's number for "maximum bytes exceeded"."""
+
+_NOT_THERE = (KeyNotFoundError, ObjectNotFoundError, ObjectDeletedError)
 
 Change = Callable[[BatchRecord], BatchRecord | None]
 """The record as it should be; None: leave it."""
@@ -84,7 +88,7 @@ class OfflineStore:
             with self._reaching():
                 async with asyncio.timeout(600):
                     await (await self._files()).get(file_id, writeinto=cast("Any", content))
-        except NotFoundError:
+        except _NOT_THERE:
             content.close()
             raise RequestFailed.because("not_found", "The contents of this file are gone.") from None
         except BaseException:
@@ -111,7 +115,7 @@ class OfflineStore:
         with self._reaching():
             try:
                 await (await self._files()).delete(file_id)
-            except NotFoundError:
+            except _NOT_THERE:
                 log.debug("contents of %s were gone already", file_id)
 
     # Batches
@@ -132,7 +136,7 @@ class OfflineStore:
         return [BatchRecord.decode(entry.value or b"") for entry in await self._all("batch.*.*")]
 
     async def change_batch(self, record: BatchRecord, change: Change) -> BatchRecord | None:
-        """The batch as it is now, changed or not; None if it is gone. `change` may be called more than once."""
+        """The batch as it is now, changed or not; None if it is gone. `change` may be called repeatedly."""
         while True:
             found = await self._read(_batch(record))
             if found is None:
@@ -249,7 +253,7 @@ class OfflineStore:
             raise _away("the bus is not connected")
         try:
             yield
-        except (NotFoundError, KeyWrongLastSequenceError):
+        except (*_NOT_THERE, KeyWrongLastSequenceError):
             raise
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             if getattr(error, "err_code", 0) == _NO_SPACE:
