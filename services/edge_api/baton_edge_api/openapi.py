@@ -18,6 +18,7 @@ from baton_contracts import (
     openai_embeddings,
     openai_requests,
 )
+from baton_edge_api.batches.openapi_paths import BATCH_MODELS, batch_paths
 
 _JSON = "application/json"
 _REF = "#/components/schemas/"
@@ -31,6 +32,7 @@ _MODELS = (
     openai_completions.CompletionChunk,
     openai_embeddings.EmbeddingRequest,
     openai_embeddings.EmbeddingList,
+    *BATCH_MODELS,
     openai_answers.ErrorAnswer,
     openai_answers.ModelCard,
     openai_answers.ModelList,
@@ -211,7 +213,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Baton", "version": CONTRACT_VERSION, "license": {"name": "Apache-2.0"}},
         "security": [{"bearer": []}],
-        "paths": _v1_paths() | _open_paths(),
+        "paths": _v1_paths() | batch_paths() | _open_paths(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "schemas": definitions["$defs"],
