@@ -199,6 +199,19 @@ async def test_a_batch_is_over_with_its_window(nats_url: str) -> None:
         assert error_of(refused) == (409, "conflict", None)
 
 
+async def test_all_prompts_of_a_completion_stand_back(edge: RunningEdge, client: httpx.AsyncClient) -> None:
+    url = "/v1/completions"
+    body = {"model": "smollm2-135m", "prompt": ["one", "two"]}
+    async with beating(edge):
+        batch = await begun(
+            client, jsonl({"custom_id": "a", "method": "POST", "url": url, "body": body}), url
+        )
+        over = await reached(client, batch["id"], "completed")
+    (answer,) = (await results(client, over["output_file_id"])).values()
+    assert [choice["text"] for choice in answer["response"]["body"]["choices"]] == ["Hello ☃!"] * 2
+    assert [turn.handoff.chat.priority for turn in edge.relay.turns] == [1000, 1000]
+
+
 async def test_embeddings_go_through_batches_too(edge: RunningEdge, client: httpx.AsyncClient) -> None:
     async with scripted_embedder(edge.relay.bus):
         await eventually(lambda: bool(edge.node.leases.ready("embedder")))
