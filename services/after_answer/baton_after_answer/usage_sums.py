@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, RowMapping, Select, cast, distinct, func, select
 
@@ -50,7 +51,7 @@ def usage_sum(row: RowMapping) -> UsageSum:
     )
 
 
-def _columns(dialect: str) -> dict[UsageBy, ColumnElement[object]]:
+def _columns(dialect: str) -> dict[UsageBy, ColumnElement[Any]]:
     days = ledger.c.ended_at / _DAY_SECONDS
     day = func.floor(days) if dialect == "postgresql" else cast(days, Integer)  # SQLite's cast cuts off
     return {"key": ledger.c.key_id, "team": ledger.c.team, "model": ledger.c.model, "day": day}
