@@ -56,15 +56,24 @@ def constraint(
 
 
 def calls_in_text(
-    tools: Sequence[Mapping[str, Any]], call_format: ToolCallFormat, *, param: str = "tools"
+    tools: Sequence[Mapping[str, Any]],
+    call_format: ToolCallFormat,
+    *,
+    ease: bool = False,
+    after: str = "",
+    param: str = "tools",
 ) -> StructuredOutput:
-    """For tools that may be called: free text, but what begins like a call is one of an offered function.
+    """For tools that may be called: free text, but what begins like a call is one of an offered function, and
+    its arguments fit that function's schema.
 
-    Arguments of those with `strict` fit their schema, those of others are any JSON object. Llama's and
-    Python's forms stand at the beginning of an answer or nowhere. Calls that a small model puts into a fence
-    are text here: nothing holds them. Raises InvalidParameter as `constraint` does.
+    A tool without `strict` whose schema can't be used may have any object for arguments; with `ease` all of
+    those may. Llama's and Python's forms stand at the beginning of an answer or nowhere, and nothing else may
+    begin with their first character (but, without a strict tool, JSON beside Llama's). Calls that a small
+    model puts into a fence are text here: nothing holds them.
+    after: free text, up to and with this mark, in which nothing is a call.
+    Raises InvalidParameter as `constraint` does, of strict tools alone.
     """
-    eased = [tool if tool.get("strict") else dict(tool) | {"parameters": ANY_OBJECT} for tool in tools]
+    held = [tool if _is_held(tool, call_format, ease) else _eased(tool) for tool in tools]
     if call_format == "hermes":
         frame = [
             "start: (before body)* TEXT",
@@ -73,13 +82,31 @@ def calls_in_text(
             "TEXT: /(.|\\n)*/ & ~/(.|\\n)*<tool_call>(.|\\n)*/",
         ]
     else:
-        opening = "{" if call_format == "llama3_json" else r"\["
-        frame = [
-            "start: (calls | TEXT)?",
-            _calls(call_format, MAX_CALLS),
-            f"TEXT: /[^{opening}\\s](.|\\n)*/",
-        ]
-    return _structure(frame, eased, call_format, param)
+        text = _text_beside(held, call_format)
+        frame = ["start: (calls | TEXT)?", _calls(call_format, MAX_CALLS), f"TEXT: {text}"]
+    return _structure(frame, held, call_format, param, after)
+
+
+def _is_held(tool: Mapping[str, Any], call_format: ToolCallFormat, ease: bool) -> bool:
+    if tool.get("strict"):
+        return True
+    try:
+        _Function(tool, 0, call_format)
+    except UnusableStructure:
+        return False
+    return not ease
+
+
+def _eased(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(tool) | {"parameters": ANY_OBJECT}
+
+
+def _text_beside(tools: Sequence[Mapping[str, Any]], call_format: ToolCallFormat) -> str:
+    """What an answer may be that is no call. Without a strict tool, JSON of other kinds too."""
+    if call_format == "llama3_json" and not any(tool.get("strict") for tool in tools):
+        return r'/(.|\n)+/ & ~/\s*\{\s*"name"(.|\n)*/'
+    opening = r"\{" if call_format == "llama3_json" else r"\["
+    return rf"/[^{opening}\s](.|\n)*/"
 
 
 def _structure(

@@ -28,6 +28,12 @@ def opens_thinking(prompt_token_ids: Sequence[int], tokenizer: TextTokenizer) ->
     return tail.rstrip().endswith(OPENING)
 
 
+def has_closed_thinking(prompt_token_ids: Sequence[int], tokenizer: TextTokenizer) -> bool:
+    """Some templates write an empty block where there is to be no thinking."""
+    tail = tokenizer.decode(prompt_token_ids[-MARK_TOKENS:], skip_special_tokens=False)
+    return tail.rstrip().endswith(CLOSING)
+
+
 @dataclass(frozen=True)
 class Split:
     reasoning: str = ""

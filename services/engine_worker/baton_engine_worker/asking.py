@@ -17,7 +17,7 @@ from baton_engine import (
     SamplingParams,
     StructuredOutput,
 )
-from baton_engine.text.reasoning import CLOSING, opens_thinking
+from baton_engine.text.reasoning import CLOSING, has_closed_thinking, opens_thinking
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.structures import leaves_no_room, structure_of
@@ -133,21 +133,24 @@ def engine_request(
     default_max_tokens: int,
     room: int,
     seed: int | None = None,
+    ease: bool = False,
 ) -> EngineRequest:
-    """`room`: tokens that one request can have in all. `seed`: where the client gave none. Raises
-    InvalidParameter."""
+    """`room`: tokens that one request can have in all. `seed`: where the client gave none. `ease`: schemas of
+    calls that may be made are not kept to, but strict ones. Raises InvalidParameter."""
     if work.adapter:
         raise InvalidParameter("model", f"Adapter {work.adapter!r} is not here: this engine loads none.")
     prompt = truncated(prompt_token_ids, work.sampling, room)
     bound = max_tokens(work, len(prompt), default=default_max_tokens, room=room)
     held = leaves_no_room(work)
-    opened = (
-        held
-        and dialect.thinks
-        and work.prompt.rendering != "raw"
-        and opens_thinking(prompt, engine.tokenizer)
+    thinks = dialect.thinks and work.prompt.rendering != "raw"
+    opened = thinks and opens_thinking(prompt, engine.tokenizer)
+    structure = structure_of(
+        work,
+        dialect,
+        after=CLOSING if held and opened else "",
+        calls_after=CLOSING if opened else None if thinks and not _thought(prompt, engine) else "",
+        ease=ease,
     )
-    structure = structure_of(work, dialect, after=CLOSING if opened else "")
     return EngineRequest(
         request_id=request_id,
         prompt_token_ids=prompt,
@@ -165,6 +168,10 @@ def seed_of_run(request_id: str, run_id: str) -> int:
     replica, so that it goes on elsewhere as it would have here."""
     digest = hashlib.blake2b(f"{request_id}/{run_id}".encode(), digest_size=8, person=b"baton.run").digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+def _thought(prompt: Sequence[int], engine: Engine) -> bool:
+    return has_closed_thinking(prompt, engine.tokenizer)
 
 
 def output_format(work: EngineWork, dialect: Dialect, *, only_structure: bool = False) -> OutputFormat:

@@ -21,7 +21,14 @@ from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel, End, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack, EngineHandoff
-from baton_engine import Admission, CancelReport, EngineError, RequestDelta
+from baton_engine import (
+    Admission,
+    CancelReport,
+    EngineError,
+    EngineRequest,
+    InvalidParameter,
+    RequestDelta,
+)
 from baton_engine_worker import asking, translation
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.dialect import Dialect
@@ -33,6 +40,7 @@ from baton_engine_worker.phases import record_phases
 from baton_engine_worker.prompt_tokens import PromptTokens
 from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.steps import StepBridge
+from baton_engine_worker.structures import can_be_eased
 
 log = logging.getLogger(__name__)
 
@@ -137,27 +145,43 @@ class EngineRun:
         """Raises EngineError if the engine does not take it, GivenUp if it was cancelled before that."""
         engine, work = self._worker.engine, self._handoff.work
         prompt = await self._worker.tokens.of_work(work)
-        request = asking.engine_request(
-            work,
+        request = await self._with_grammar(prompt)
+        self._answers.tell_tokens(
+            request.prompt_token_ids or (), work.sampling, resumed=bool(work.resume_token_ids)
+        )
+        self._grammar.check()
+        admission = engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
+        self._is_in_engine = True
+        return admission
+
+    async def _with_grammar(self, prompt: list[int]) -> EngineRequest:
+        """Calls that may be made are held to their schemas as far as that can be done."""
+        try:
+            return await self._compiled(self._request(prompt))
+        except InvalidParameter:
+            if not can_be_eased(self._handoff.work):
+                raise
+        return await self._compiled(self._request(prompt, ease=True))
+
+    def _request(self, prompt: list[int], *, ease: bool = False) -> EngineRequest:
+        return asking.engine_request(
+            self._handoff.work,
             prompt,
-            engine,
+            self._worker.engine,
             self._worker.dialect,
             request_id=self._engine_id,
             default_max_tokens=self._worker.default_max_tokens,
             room=self._worker.tokens.room,
             seed=asking.seed_of_run(self._ctx.request_id, self._ctx.envelope.run_id),
+            ease=ease,
         )
-        self._answers.tell_tokens(
-            request.prompt_token_ids or (), work.sampling, resumed=bool(work.resume_token_ids)
-        )
-        if request.sampling.structured is not None:
-            prepared = engine.prepare(request.sampling)
-            grammar = await self._grammar.until_ready(prepared, self._acknowledge)
-            request = replace(request, grammar=grammar)
-        self._grammar.check()
-        admission = engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
-        self._is_in_engine = True
-        return admission
+
+    async def _compiled(self, request: EngineRequest) -> EngineRequest:
+        if request.sampling.structured is None:
+            return request
+        prepared = self._worker.engine.prepare(request.sampling)
+        grammar = await self._grammar.until_ready(prepared, self._acknowledge)
+        return replace(request, grammar=grammar)
 
     def _accept(self, admission: Admission) -> None:
         self._prompt_tokens = admission.prompt_tokens

@@ -11,7 +11,7 @@ from baton_contracts.handoffs import EngineWork
 from baton_engine import InvalidParameter, StructuredOutput
 from baton_engine.structured import tool_calls
 from baton_engine_worker.dialect import Dialect
-from baton_engine_worker.structures import leaves_no_room, structure_of
+from baton_engine_worker.structures import can_be_eased, leaves_no_room, structure_of
 
 HERMES = Dialect("hermes", template_shows_tools=True)
 LLAMA = Dialect("llama3_json", template_shows_tools=True)
@@ -46,7 +46,6 @@ def test_every_form_has_its_structure(form: dict[str, Any], expected: dict[str, 
 
 def test_without_a_form_there_is_none() -> None:
     assert structure_of(work(), HERMES) is None
-    assert structure_of(work(None, ADD), HERMES) is None
 
 
 def test_a_form_that_is_wrong_is_refused_under_the_clients_name_for_it() -> None:
@@ -85,12 +84,30 @@ def test_a_form_beside_tools_that_may_be_called_is_one_of_both() -> None:
     assert structure_of(work(form, mode="none"), HERMES) == plain
 
 
-def test_calls_that_may_be_made_are_held_to_strict_schemas_alone() -> None:
+def test_calls_that_may_be_made_are_held_to_their_schemas() -> None:
+    for is_strict in (True, False):
+        tool = ADD.model_copy(update={"strict": is_strict})
+        tools = [{"name": "add", "parameters": ADD.parameters, "strict": is_strict}]
+        assert structure_of(work(None, tool), HERMES) == tool_calls.calls_in_text(tools, "hermes")
+        thought = structure_of(work(None, tool), HERMES, calls_after="</think>")
+        assert thought == tool_calls.calls_in_text(tools, "hermes", after="</think>")
+        assert structure_of(work(None, tool, mode="none"), HERMES) is None
+
+
+def test_what_is_not_strict_is_left_free_where_holding_it_could_cost_the_answer() -> None:
     strict = ADD.model_copy(update={"strict": True})
-    tools = [{"name": "add", "parameters": ADD.parameters, "strict": True}]
-    assert structure_of(work(None, strict), HERMES) == tool_calls.calls_in_text(tools, "hermes")
-    assert structure_of(work(None, ADD), HERMES) is None
-    assert structure_of(work(None, strict, mode="none"), HERMES) is None
+    only_some = {"sampling": contract.Sampling(allowed_token_ids=(1, 2))}
+    for tool, is_held in ((ADD, False), (strict, True)):
+        assert (structure_of(work(None, tool), HERMES, calls_after=None) is not None) is is_held
+        rare = work(None, tool).model_copy(update=only_some)
+        assert (structure_of(rare, HERMES) is not None) is is_held
+
+
+def test_only_free_calls_can_be_eased() -> None:
+    assert can_be_eased(work(None, ADD))
+    assert not can_be_eased(work(None, ADD, mode="required"))
+    assert not can_be_eased(work({"kind": "json_object", "param": "response_format"}, ADD))
+    assert not can_be_eased(work())
 
 
 def test_thinking_has_room_only_before_what_is_free() -> None:

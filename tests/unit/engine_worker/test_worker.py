@@ -19,7 +19,7 @@ from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Prologue
 from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork
 from baton_contracts.heartbeats import Lease
 from baton_contracts.identifiers import new_request_id
-from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling, StructuredOutput
+from baton_contracts.prompt import Chunk, Message, Part, Prompt, Sampling, StructuredOutput, Tool
 from baton_contracts.spans import Span, SpanBatch
 from baton_engine import AsyncEngine, InvalidParameter
 from baton_engine_worker import __main__ as worker_main
@@ -349,6 +349,29 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("strict", [False, True])
+async def test_only_a_strict_schema_of_a_free_call_is_refused_when_it_can_not_be_enforced(
+    strict: bool,
+) -> None:
+    schema = '{"type":"object","properties":{"a":{"type":"integer"}}}'
+    engine = FakeEngine()
+    engine.grammars_wait = True
+    async with worker(engine) as bench:
+        handoff = bench.handoff("x")
+        tools = (Tool(name="add", parameters=schema, strict=strict),)
+        prompt = handoff.work.prompt.model_copy(update={"tools": tools})
+        work = handoff.work.model_copy(update={"prompt": prompt})
+        handing = asyncio.create_task(bench.hand(handoff.model_copy(update={"work": work})))
+        await settled(lambda: len(engine.grammars) == 1)
+        engine.grammars[0].set_exception(InvalidParameter("tools", "a pattern looks ahead"))
+        await settled(lambda: len(engine.grammars) == 2 or handing.done())
+        if not handing.done():
+            engine.grammars[1].set_result(None)
+        ack = await handing
+    assert (ack.verdict, len(engine.grammars)) == (("refused", 1) if strict else ("held", 2))
+    assert len(engine.submitted) == (1 if strict else 2), "the warm-up, and the request if it was taken"
+
+
 async def test_a_slow_structure_is_waited_for_behind_the_ack_and_by_nobody_else() -> None:
     engine, grammar = FakeEngine(), object()
     engine.grammars_wait = True

@@ -66,7 +66,7 @@ def grammars() -> GrammarCompiler:
 
 
 def takes_calls(grammars: GrammarCompiler, text: str, wanted: StructuredOutput) -> bool:
-    return takes(grammars, text, tool_calls=wanted.text)
+    return takes(grammars, text, tool_calls=wanted.text, after=wanted.after)
 
 
 @pytest.mark.parametrize(("call_format", "text", "calls"), GOOD)
@@ -126,7 +126,7 @@ FREE: list[tuple[Any, str, bool]] = [
     ("hermes", "Hello <b>there</b>\n", True),
     (
         "hermes",
-        "Let me see. " + HERMES % ("add", '{"a": 1, "b": 2}') + "\n" + HERMES % ("now", '{"x": 1}'),
+        "Let me see. " + HERMES % ("add", '{"a": 1, "b": 2}') + "\n" + HERMES % ("now", "{}"),
         True,
     ),
     ("hermes", HERMES % ("add", '{"a": 1, "b": 2}') + " Done.", True),
@@ -136,10 +136,12 @@ FREE: list[tuple[Any, str, bool]] = [
     ("llama3_json", "Hello", True),
     ("llama3_json", "Use {braces}.", True),
     ("llama3_json", LLAMA % ("add", '{"a": 1, "b": 2}'), True),
-    ("llama3_json", LLAMA % ("now", '{"x": 1}'), True),
+    ("llama3_json", LLAMA % ("now", "{}"), True),
+    ("llama3_json", LLAMA % ("now", '{"x": 1}'), False),
     ("llama3_json", LLAMA % ("add", '{"a": 1}'), False),
     ("pythonic", "Hello [1]", True),
-    ("pythonic", "[add(a=1, b=2), now(x=[1, 2])]", True),
+    ("pythonic", "[add(a=1, b=2), now()]", True),
+    ("pythonic", "[add(a=1, b=2), now(x=[1, 2])]", False),
     ("pythonic", "[add(a=1)]", False),
     ("pythonic", "[sub()]", False),
 ]
@@ -150,6 +152,48 @@ def test_where_calls_are_free_only_a_call_is_held_to_anything(
     grammars: GrammarCompiler, call_format: Any, text: str, fits: bool
 ) -> None:
     assert takes_calls(grammars, text, calls_in_text([STRICT, NOW], call_format)) is fits
+
+
+FREE_AND_NOT_STRICT: list[tuple[Any, str, bool]] = [
+    ("hermes", "Hello <b>there</b>\n", True),
+    ("hermes", HERMES % ("add", '{"a": 1, "b": 2}'), True),
+    ("hermes", HERMES % ("add", '{"a": 1}'), False),
+    ("hermes", HERMES % ("add", '{"a": "1", "b": 2}'), False),
+    ("hermes", HERMES % ("sub", "{}"), False),
+    ("llama3_json", LLAMA % ("add", '{"a": 1, "b": 2}'), True),
+    ("llama3_json", LLAMA % ("add", '{"a": 1}'), False),
+    ("llama3_json", '{"answer": 5}', True),
+    ("llama3_json", ' { "name": "add"', False),
+    ("llama3_json", "\nHello", True),
+]
+
+
+@pytest.mark.parametrize(("call_format", "text", "fits"), FREE_AND_NOT_STRICT)
+def test_a_call_that_has_begun_fits_its_schema_strict_or_not(
+    grammars: GrammarCompiler, call_format: Any, text: str, fits: bool
+) -> None:
+    assert takes_calls(grammars, text, calls_in_text([ADD, NOW], call_format)) is fits
+
+
+@pytest.mark.parametrize("call_format", ["hermes", "llama3_json"])
+def test_a_schema_that_can_not_be_used_or_need_not_be_kept_to_asks_for_any_object(
+    grammars: GrammarCompiler, call_format: Any
+) -> None:
+    shape = HERMES if call_format == "hermes" else LLAMA
+    broken = {"name": "add", "parameters": {"type": "string"}}
+    for structure in (calls_in_text([broken], call_format), calls_in_text([ADD], call_format, ease=True)):
+        assert takes_calls(grammars, shape % ("add", '{"z": [1]}'), structure)
+    kept = calls_in_text([STRICT, broken | {"name": "sub"}], call_format, ease=True)
+    assert not takes_calls(grammars, shape % ("add", '{"z": [1]}'), kept)
+    with pytest.raises(InvalidParameter):
+        calls_in_text([broken | {"strict": True}], call_format)
+
+
+def test_nothing_in_thinking_is_a_call(grammars: GrammarCompiler) -> None:
+    structure = calls_in_text([ADD], "hermes", after="</think>")
+    thought = "I could use <tool_call> here.</think>"
+    assert takes_calls(grammars, thought + HERMES % ("add", '{"a": 1, "b": 2}'), structure)
+    assert not takes_calls(grammars, thought + HERMES % ("add", "{}"), structure)
 
 
 def test_json_beside_calls_that_are_json_themselves_is_refused() -> None:
