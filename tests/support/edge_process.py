@@ -22,6 +22,7 @@ from baton_contracts.identifiers import new_instance_id
 from baton_edge_api.server import listen
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire
+from tests.support.books import make_after_stream
 
 KEY = "sk-test-key-0001"
 QUESTION: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": "Hello?"}]}
@@ -228,7 +229,7 @@ async def running_edge(
     } | settings
     edge_settings = EdgeSettings(**values)
     relay = FakeRelay(await NatsBus.connect(nats_url, name="relay"), script)
-    await relay.bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
+    await make_after_stream(relay.bus)
     await relay.start()
     bus = await NatsBus.connect(nats_url, name="edge")
     node = Node(bus, "edge_api")

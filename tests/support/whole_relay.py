@@ -16,7 +16,6 @@ from baton_common.bus import Bus
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_common.vault import Vault, new_key
-from baton_contracts import subjects
 from baton_edge_api.server import listen
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire as wire_edge
@@ -35,6 +34,7 @@ from baton_output_guardrails.wiring import compile_rules
 from baton_output_guardrails.wiring import wire as wire_guard
 from baton_prompt_builder.settings import Settings as BuilderSettings
 from baton_prompt_builder.wiring import wire as wire_builder
+from tests.support.books import make_after_stream
 from tests.support.no_personal_data import NoPersonalData
 
 MODEL = "smollm2-135m"
@@ -96,7 +96,7 @@ async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[
 async def running_service(nats_url: str, service: Any, wire: Wire) -> AsyncGenerator[None, None]:
     bus = await NatsBus.connect(nats_url, name=service)
     if service == "engine_worker":
-        await bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
+        await make_after_stream(bus)
     node = Node(bus, service)
     try:
         await node.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox, FrameQueue
@@ -23,6 +23,8 @@ class Desk:
         self._max_in_flight = max_in_flight
         self._inbox = FrameInbox(node.bus, subjects.reply_all(node.instance))
         self._in_flight: set[str] = set()
+        self._leaving: dict[str, asyncio.Event] = {}
+        """Of requests whose end is waited for."""
         self._trips: dict[str, Callable[[Interrupt], None]] = {}
         self._taking = False
         self._empty = asyncio.Event()
@@ -62,8 +64,19 @@ class Desk:
             queue.close()
             self._in_flight.discard(request_id)
             self._trips.pop(request_id, None)
+            if leaving := self._leaving.pop(request_id, None):
+                leaving.set()
             if not self._in_flight:
                 self._empty.set()
+
+    async def left(self, request_id: str, seconds: float) -> None:
+        """Waits so long for its end, if it is under way here."""
+        if request_id not in self._in_flight:
+            return
+        leaving = self._leaving.setdefault(request_id, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await leaving.wait()
 
     def can_be_ended(self, request_id: str, trip: Callable[[Interrupt], None]) -> None:
         """From here on `end_all` reaches this request too."""

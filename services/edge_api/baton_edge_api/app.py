@@ -18,6 +18,7 @@ from baton_edge_api.embeddings import EmbeddingsEndpoint
 from baton_edge_api.front import Front, send_answer
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.relay_endpoint import RelayEndpoint
+from baton_edge_api.responses.stored import StoredResponses
 from baton_edge_api.side_endpoints import SideEndpoints
 
 CHAT_PATH = "/v1/chat/completions"
@@ -26,6 +27,8 @@ CHAT_PATH = "/v1/chat/completions"
 def build_app(
     chat: RelayEndpoint,
     completions: RelayEndpoint,
+    responses: RelayEndpoint,
+    stored: StoredResponses,
     embeddings: EmbeddingsEndpoint,
     offline: Offline,
     side: SideEndpoints,
@@ -34,6 +37,10 @@ def build_app(
     routes = [
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/responses", responses, methods=["POST"]),
+        Route("/v1/responses/{response_id}", stored.get),
+        Route("/v1/responses/{response_id}", stored.delete, methods=["DELETE"]),
+        Route("/v1/responses/{response_id}/input_items", stored.input_items),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/files", offline.files.create, methods=["POST"]),
         Route("/v1/files", offline.files.list),

@@ -36,7 +36,7 @@ def chat_request(wire: ChatCompletionRequest) -> ChatRequest:
         messages=messages_of(wire),
         tools=tools,
         tool_choice=choice,
-        template_variables=_template_variables(wire),
+        template_variables=template_variables(wire.chat_template_kwargs, wire.reasoning_effort),
         rendering=_rendering(wire),
         sampling=sampling_of(
             wire,
@@ -46,7 +46,7 @@ def chat_request(wire: ChatCompletionRequest) -> ChatRequest:
         priority=wire.priority or 0,
         cache_salt=wire.cache_salt or "",
         stream=bool(wire.stream),
-        retrieval=_retrieval(wire.retrieval),
+        retrieval=retrieval_mode(wire.retrieval),
         continue_conversation=wire.conversation_id is not None,
     )
 
@@ -108,9 +108,9 @@ def _rendering(wire: ChatCompletionRequest) -> Rendering:
 _WITHOUT_THINKING = ("none", "minimal", "low")
 
 
-def _template_variables(wire: ChatCompletionRequest) -> str:
+def template_variables(asked: dict[str, Any] | None, effort: str | None) -> str:
     """An effort is told in both ways in which templates ask for it; what a client says itself wins."""
-    given, effort = _checked_variables(wire.chat_template_kwargs), wire.reasoning_effort
+    given = _checked_variables(asked)
     if effort is None:
         return as_text(given, "chat_template_kwargs") if given else ""
     meant = {"reasoning_effort": effort, "enable_thinking": effort not in _WITHOUT_THINKING}
@@ -126,7 +126,7 @@ def _checked_variables(asked: dict[str, Any] | None) -> dict[str, Any]:
     return asked or {}
 
 
-def _retrieval(asked: bool | str | None) -> Literal["auto", "on", "off"]:
+def retrieval_mode(asked: bool | str | None) -> Literal["auto", "on", "off"]:
     if asked is None:
         return "auto"
     if isinstance(asked, bool):

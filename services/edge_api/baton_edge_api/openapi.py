@@ -19,9 +19,14 @@ from baton_contracts import (
     openai_requests,
 )
 from baton_edge_api.batches.openapi_paths import BATCH_MODELS, batch_paths
-
-_JSON = "application/json"
-_REF = "#/components/schemas/"
+from baton_edge_api.openapi_parts import REF
+from baton_edge_api.openapi_parts import answer as _answer
+from baton_edge_api.openapi_parts import any_json as _any_json
+from baton_edge_api.openapi_parts import body as _body
+from baton_edge_api.openapi_parts import content as _content
+from baton_edge_api.openapi_parts import operation as _operation
+from baton_edge_api.openapi_parts import parameter as _parameter
+from baton_edge_api.responses.openapi_paths import RESPONSE_MODELS, response_paths
 
 _MODELS = (
     openai_requests.ChatCompletionRequest,
@@ -33,56 +38,13 @@ _MODELS = (
     openai_embeddings.EmbeddingRequest,
     openai_embeddings.EmbeddingList,
     *BATCH_MODELS,
+    *RESPONSE_MODELS,
     openai_answers.ErrorAnswer,
     openai_answers.ModelCard,
     openai_answers.ModelList,
     openai_requests.DocumentRequest,
     openai_answers.DocumentAnswer,
 )
-
-_REQUEST_ID_HEADER = {
-    "description": "The id of this request in traces, ledger and logs.",
-    "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-}
-
-
-def _content(schema: str, media_type: str = _JSON) -> dict[str, Any]:
-    return {media_type: {"schema": {"$ref": f"{_REF}{schema}"}}}
-
-
-def _answer(description: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
-    answer: dict[str, Any] = {"description": description, "headers": {"x-request-id": _REQUEST_ID_HEADER}}
-    return answer | ({"content": content} if content else {})
-
-
-def _any_json(description: str) -> dict[str, Any]:
-    return _answer(description, {_JSON: {"schema": {"type": "object"}}})
-
-
-def _operation(name: str, summary: str, success: dict[str, Any], *, key: bool, **more: Any) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "operationId": name,
-        "summary": summary,
-        "responses": {
-            "200": success,
-            "default": _answer("Anything else; the status says which kind.", _content("ErrorAnswer")),
-        },
-    }
-    return operation | ({} if key else {"security": []}) | more
-
-
-def _parameter(name: str, where: str, description: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": where,
-        "required": where == "path",
-        "description": description,
-        "schema": {"type": "string"},
-    }
-
-
-def _body(schema: str) -> dict[str, Any]:
-    return {"required": True, "content": _content(schema)}
 
 
 def _chat() -> dict[str, Any]:
@@ -207,13 +169,13 @@ def _open_paths() -> dict[str, Any]:
 
 def document() -> dict[str, Any]:
     _, definitions = models_json_schema(
-        [(model, "validation") for model in _MODELS], ref_template=_REF + "{model}"
+        [(model, "validation") for model in _MODELS], ref_template=REF + "{model}"
     )
     return {
         "openapi": "3.1.0",
         "info": {"title": "Baton", "version": CONTRACT_VERSION, "license": {"name": "Apache-2.0"}},
         "security": [{"bearer": []}],
-        "paths": _v1_paths() | batch_paths() | _open_paths(),
+        "paths": _v1_paths() | response_paths() | batch_paths() | _open_paths(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "schemas": definitions["$defs"],

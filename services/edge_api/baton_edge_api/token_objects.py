@@ -22,11 +22,14 @@ def token_name(token: RatedToken | SpelledToken, *, as_id: bool) -> str:
 
 
 def chat_logprobs(entries: Sequence[TokenLogprob], *, as_ids: bool = False) -> dict[str, Any]:
-    content = [
+    return {"content": rated_tokens(entries, as_ids=as_ids), "refusal": None}
+
+
+def rated_tokens(entries: Sequence[TokenLogprob], *, as_ids: bool = False) -> list[dict[str, Any]]:
+    return [
         _rated(entry, as_ids) | {"top_logprobs": [_rated(one, as_ids) for one in entry.top]}
         for entry in entries
     ]
-    return {"content": content, "refusal": None}
 
 
 def _rated(token: RatedToken, as_ids: bool) -> dict[str, Any]:

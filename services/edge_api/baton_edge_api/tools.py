@@ -24,7 +24,7 @@ def tools_of(wire: ChatCompletionRequest) -> tuple[tuple[Tool, ...], ToolChoice]
     tools = tuple(
         _tool(tool.function, f"tools[{index}].function") for index, tool in enumerate(wire.tools or ())
     )
-    _check_names(tools, "tools[{}].function.name")
+    check_names(tools, "tools[{}].function.name")
     choice = wire.tool_choice
     parallel = wire.parallel_tool_calls is not False
     if choice is None:
@@ -37,11 +37,11 @@ def tools_of(wire: ChatCompletionRequest) -> tuple[tuple[Tool, ...], ToolChoice]
         return tools, ToolChoice(mode=choice, parallel=parallel)
     if isinstance(choice, wire_tools.NamedTool):
         name = choice.function.name
-        _require_known(name, tools, "tool_choice")
+        require_known(name, tools, "tool_choice")
         return tools, ToolChoice(mode="required", name=name, parallel=parallel)
     allowed = {each.function.name for each in choice.allowed_tools.tools}
     for name in sorted(allowed):
-        _require_known(name, tools, "tool_choice.allowed_tools.tools")
+        require_known(name, tools, "tool_choice.allowed_tools.tools")
     chosen = tuple(tool for tool in tools if tool.name in allowed)
     return chosen, ToolChoice(mode=choice.allowed_tools.mode, parallel=parallel)
 
@@ -52,13 +52,13 @@ def _functions_of(wire: ChatCompletionRequest) -> tuple[tuple[Tool, ...], ToolCh
         raise bad_value("functions", "the older form of tools; give only one of them.")
     given = wire.functions or ()
     tools = tuple(_tool(function, f"functions[{index}]") for index, function in enumerate(given))
-    _check_names(tools, "functions[{}].name")
+    check_names(tools, "functions[{}].name")
     choice = wire.function_call
     if choice is None or choice == "auto":
         return tools, ToolChoice(parallel=False)
     if choice == "none":
         return tools, ToolChoice(mode="none", parallel=False)
-    _require_known(choice.name, tools, "function_call")
+    require_known(choice.name, tools, "function_call")
     return tools, ToolChoice(mode="required", name=choice.name, parallel=False)
 
 
@@ -72,7 +72,7 @@ def _tool(function: wire_tools.FunctionDefinition, param: str) -> Tool:
     )
 
 
-def _check_names(tools: tuple[Tool, ...], place: str) -> None:
+def check_names(tools: tuple[Tool, ...], place: str) -> None:
     seen: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.name in seen:
@@ -80,7 +80,7 @@ def _check_names(tools: tuple[Tool, ...], place: str) -> None:
         seen.add(tool.name)
 
 
-def _require_known(name: str, tools: Iterable[Tool], param: str) -> None:
+def require_known(name: str, tools: Iterable[Tool], param: str) -> None:
     if all(tool.name != name for tool in tools):
         raise bad_value(param, f"{name!r} is not among those given.")
 

@@ -7,7 +7,7 @@ chat_mapping's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -31,7 +31,46 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OTHER_PARTS = ("image_url", "input_audio", "file", "refusal", "video_url", "audio_url")
 _OTHER_TOOLS = ("custom", "web_search", "file_search", "code_interpreter", "image_generation", "mcp")
 _OTHER_FORMATS = ("grammar", "python", "structural_tag")
-_KNOWN_TYPES = (*_OTHER_PARTS, *_OTHER_TOOLS, *_OTHER_FORMATS)
+_OTHER_RESPONSE_PARTS = ("input_image", "input_file", "input_audio")
+_OTHER_RESPONSE_TOOLS = (
+    "web_search_preview",
+    "computer",
+    "computer_use_preview",
+    "local_shell",
+    "shell",
+    "apply_patch",
+    "tool_search",
+    "namespace",
+)
+_OTHER_ITEMS = (
+    "file_search_call",
+    "web_search_call",
+    "computer_call",
+    "computer_call_output",
+    "code_interpreter_call",
+    "image_generation_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "compaction",
+)
+_KNOWN_TYPES = (
+    *_OTHER_PARTS,
+    *_OTHER_TOOLS,
+    *_OTHER_FORMATS,
+    *_OTHER_RESPONSE_PARTS,
+    *_OTHER_RESPONSE_TOOLS,
+    *_OTHER_ITEMS,
+)
 """Types that others serve: not wrong, but not had here."""
 _TYPE_ERRORS = ("int_from_float", "int_parsing", "float_parsing", "bool_parsing", "model_attributes_type")
 
@@ -132,14 +171,20 @@ def _check_assistant(message: AssistantMessage, at: str) -> None:
         raise RequestFailed.because("invalid_value", text, param=f"{at}.content")
 
 
-def ignored_names(wire: BaseModel, *, strict: bool) -> tuple[str, ...]:
+def ignored_names(
+    wire: BaseModel,
+    *,
+    strict: bool,
+    no_effect: Set[str] = NO_EFFECT,
+    not_served: Set[str] = NOT_SERVED.keys(),
+) -> tuple[str, ...]:
     """Parameters without effect, safe to stand in a header. Raises RequestFailed in strict mode."""
-    unknown = [name for name in wire.model_extra or {} if name not in NOT_SERVED.keys() | NO_EFFECT]
+    unknown = [name for name in wire.model_extra or {} if name not in not_served | no_effect]
     if unknown and strict:
         name = unknown[0][:64]
         raise RequestFailed.because("unknown_parameter", f"Unknown parameter: {name!r}.", param=name)
     without_effect = [
-        name for name in wire.model_fields_set if name in NO_EFFECT and getattr(wire, name) is not None
+        name for name in wire.model_fields_set if name in no_effect and getattr(wire, name) is not None
     ]
     shown = [name if _PLAIN_NAME.fullmatch(name) else "?" for name in unknown[:32]]
     return tuple(sorted({*without_effect, *shown}))

@@ -26,6 +26,10 @@ from baton_edge_api.record_log import RecordLog
 from baton_edge_api.relay_answer import RelayParts
 from baton_edge_api.relay_endpoint import RelayEndpoint
 from baton_edge_api.replicas import ReplicaBoard
+from baton_edge_api.responses.books_desk import BooksDesk
+from baton_edge_api.responses.chain import Chain
+from baton_edge_api.responses.reading import response_reader
+from baton_edge_api.responses.stored import StoredResponses
 from baton_edge_api.server import serving
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
@@ -52,6 +56,10 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         chat = RelayEndpoint(parts, chat_reader(settings))
         speller = Speller(bus, catalog, replicas.knows)
         completions = RelayEndpoint(parts, completion_reader(settings), speller.complete)
+        books = BooksDesk(desk, settings.query_timeout)
+        chain = Chain(books, settings.max_text_chars)
+        responses = RelayEndpoint(parts, response_reader(settings), chain.complete)
+        stored = StoredResponses(ring, books)
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(
             EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
@@ -64,7 +72,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         node.supervise("limits", lambda: watch_limits(bus, limits.rules))
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
-        app = build_app(chat, completions, embeddings, offline, side, metrics)
+        app = build_app(chat, completions, responses, stored, embeddings, offline, side, metrics)
         offline.run(app, replicas, embedders, catalog)
         async with serving(app, settings, sock):
             yield

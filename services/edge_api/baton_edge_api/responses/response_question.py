@@ -1,0 +1,122 @@
+"""A response as the way of an answer needs it: the question, its two forms of answer, what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from baton_contracts.envelope import Envelope
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Data, Prologue
+from baton_contracts.openai_responses import ResponseRequest
+from baton_contracts.prompt import ChatRequest
+from baton_contracts.records import AfterRecord, ResponseRecord
+from baton_edge_api.answer_so_far import AnswerSoFar
+from baton_edge_api.question import AnswerWriter, Ending, Question, conversation_record
+from baton_edge_api.responses.events import EventWriter
+from baton_edge_api.responses.ids import item_id, response_key
+from baton_edge_api.responses.items import Item, Placed
+from baton_edge_api.responses.request_mapping import chat_request
+from baton_edge_api.responses.telling import Telling
+
+
+@dataclass(frozen=True)
+class ResponseQuestion(Question):
+    wire: ResponseRequest
+    items: tuple[Item, ...]
+    """What is new in this request; references stand in it until they are resolved."""
+    told: dict[str, Telling] = field(default_factory=dict[str, Telling])
+    """By run: what its writer tells is what is kept."""
+
+    @property
+    def refers_to_stored(self) -> bool:
+        if self.wire.previous_response_id is not None:
+            return True
+        return any(item["type"] == "item_reference" for item in self.items)
+
+    def with_stored(self, placed: Sequence[Placed], items: tuple[Item, ...]) -> ResponseQuestion:
+        """`placed`: all that the model is shown; `items`: what is new, with references resolved."""
+        chat = chat_request(self.wire, placed)
+        chat = chat.model_copy(update={"use_cache": self.chat.use_cache})
+        return replace(self, chat=chat, items=items)
+
+    def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
+        telling = self.told[envelope.run_id] = Telling(response_key(envelope), self.wire, created)
+        return EventWriter(telling) if self.chat.stream else WholeResponse(telling)
+
+    def records(
+        self, envelope: Envelope, so_far: AnswerSoFar, ending: Ending, asked_at: float
+    ) -> Sequence[AfterRecord]:
+        records: list[AfterRecord] = []
+        if self.conversation_id is not None:
+            records.append(
+                conversation_record(self._without_instructions(), envelope, so_far, ending, asked_at)
+            )
+        if self.wire.store is not False:
+            records.append(self._response_record(envelope, so_far, ending, asked_at))
+        return records
+
+    def _without_instructions(self) -> ChatRequest:
+        """They are of this response only."""
+        messages = self.chat.messages[1 if self.wire.instructions else 0 :]
+        return self.chat.model_copy(update={"messages": messages})
+
+    def _response_record(
+        self, envelope: Envelope, so_far: AnswerSoFar, ending: Ending, asked_at: float
+    ) -> ResponseRecord:
+        telling = self.told[envelope.run_id]
+        cut_short, error = ending.cut_short, ending.error
+        response = telling.cut_short(so_far, error) if cut_short else telling.finished(so_far)
+        output = response.pop("output")
+        return ResponseRecord(
+            request_id=envelope.request_id,
+            run_id=envelope.run_id,
+            response_id=telling.response_id,
+            previous_response_id=self.wire.previous_response_id,
+            tenant=envelope.tenant,
+            model=so_far.model,
+            status=response["status"],
+            input=orjson.dumps(with_ids(self.items, telling.key)).decode(),
+            output=orjson.dumps(output).decode(),
+            body=orjson.dumps(response).decode(),
+            created_at=asked_at,
+        )
+
+
+def with_ids(items: Sequence[Item], key: str) -> list[dict[str, Any]]:
+    """An item keeps the id that its client gave, unless another has it already."""
+    seen: set[str] = set()
+    named: list[Item] = []
+    for number, item in enumerate(items):
+        own = item.get("id")
+        chosen = own if own and own not in seen else item_id(item["type"], key, number, is_input=True)
+        seen.add(chosen)
+        named.append(item | {"id": chosen})
+    return named
+
+
+class WholeResponse:
+    """One object at the end. Implements AnswerWriter."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._telling = telling
+
+    def begin(self, prologue: Prologue) -> bytes:
+        return b""
+
+    def data(self, frame: Data) -> bytes:
+        self._telling.output.take(frame)
+        return b""
+
+    def finish(self, so_far: AnswerSoFar) -> bytes:
+        self._telling.finish(so_far)
+        return b""
+
+    def last(self, so_far: AnswerSoFar) -> bytes:
+        return orjson.dumps(self._telling.finished(so_far))
+
+    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
+        return b""
