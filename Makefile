@@ -6,8 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing \
-	bench-gateway clean
+.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing \ bench-gateway clean chaos
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -29,6 +28,10 @@ test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x
 soak: install-dev ## The long tests of the running system: kills under load, many at once, both models
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m pytest -m soak $(or $(ARGS),tests/system)
+
+chaos: install-dev ## Clients that leave, processes that are killed: hangs, lost rows, leaks? (ARGS="--requests 1000")
+	@$(BATON) models pull --defaults
+	@$(VENV_PYTHON) -m tests.chaos $(ARGS)
 
 parity: install-dev ## The engine's tokens beside transformers': 100 prompts x 128, five ways (minutes)
 	@$(BATON) models pull --defaults

@@ -156,6 +156,11 @@ class LiveSystem:
 
     # Its processes
 
+    @property
+    def supervisor_pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     def pids(self) -> dict[str, int]:
         """By service; `nats_server` is one of them."""
         assert self._process
@@ -218,8 +223,10 @@ class LiveSystem:
     def headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}
 
-    def get(self, path: str, **params: Any) -> httpx.Response:
-        return httpx.get(self.url + path, headers=self.headers, params=params, timeout=20, trust_env=False)
+    def get(self, path: str, key: str = "", **params: Any) -> httpx.Response:
+        """`key`: another one than the system's own."""
+        headers = {"authorization": f"Bearer {key}"} if key else self.headers
+        return httpx.get(self.url + path, headers=headers, params=params, timeout=20, trust_env=False)
 
     def post(self, body: Mapping[str, Any], **headers: str) -> httpx.Response:
         return httpx.post(
