@@ -6,7 +6,8 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak parity compose-test check format bench bench-peers bench-routing \ bench-gateway clean chaos
+.PHONY: help install install-dev up test soak chaos parity compose-test check format bench bench-peers \
+	bench-routing bench-gateway clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \

@@ -1,5 +1,5 @@
-"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is not let in, since
-nobody is there who could answer, tries again with another id, for a while."""
+"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is not let in,
+since nobody is there who could answer, tries again with another id, for a while."""
 
 from __future__ import annotations
 

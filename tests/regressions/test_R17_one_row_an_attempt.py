@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.records import UsageRecord
@@ -50,6 +52,22 @@ async def test_a_store_that_is_away_does_not_hold_up_the_answer(stage: Stage) ->
     stage.records.clear()
     await stage.find_store()
     await settled(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
+
+
+async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_store_it(stage: Stage) -> None:
+    await stage.worker(FakeEngine())
+    _, _, gateway = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+    await stage.lose_store()
+    heard = await stage.ask()
+    await gateway.vanish()
+    await stage.find_store()
+
+    await settled(lambda: any(row.stand_in for row in stage.records), seconds=10)
+    row = next(row for row in stage.records if row.stand_in)
+    assert (row.request_id, row.run_id, row.attempt) == (heard.request_id, "0a1b2c3d", 1)
+    assert (row.outcome, row.finish_reason, row.error_code) == ("finished", "stop", None)
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, 5)
+    assert row.tenant.tenant_id == "acme"
 
 
 async def test_a_deadline_in_the_middle_is_booked_with_the_engines_count(memory_stage: Stage) -> None:
