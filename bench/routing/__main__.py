@@ -19,9 +19,9 @@ from bench.routing.simulation import Simulation
 from bench.routing.traffic import LOADS, arrivals
 
 RESULTS = Path(__file__).parents[1] / "results" / "routing.json"
-SIMULATED = {4: 2000, 64: 8000, 1000: 6000}
+SIMULATED = {4: 2000, 64: 6000, 1000: 3000}
 QUICK = {4: 600, 64: 1500}
-LOADS_AT_1000 = ("shared", "one", "cold")
+LOADS_AT_1000 = ("shared", "cold")
 Row = dict[str, object]
 
 

@@ -1,4 +1,4 @@
-"""R10: a replica that joins gets no request before it is loaded, warm and subscribed."""
+"""R10: a replica that joins gets no request before it is loaded, warm and subscribed; then more and more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Callable
 from baton_common.bus import BusMessage
 from baton_contracts import subjects
 from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_inference_router.replicas import ReplicaTable
+from baton_inference_router.scoring import ranked
 from tests.support.fake_engine import WORDS, FakeEngine
+from tests.support.relay import HandClock
 from tests.support.relay_stage import Stage
 
 
@@ -50,3 +53,26 @@ async def test_no_request_before_it_is_warm(memory_stage: Stage) -> None:
     assert "stage: loading weights" in early.error.message
     assert 2.4 <= (early.error.retry_after_seconds or 0) <= 3.6
     assert late.text == "".join(WORDS)
+
+
+def test_then_it_gets_its_share_step_by_step() -> None:
+    """Three replicas with ten requests each; the fourth becomes ready and grows to ten within ten seconds."""
+    time = HandClock()
+    table = ReplicaTable(time.clock, stale_seconds=60.0, ramp_seconds=10.0)
+
+    def beat(name: str, state: str = "ready", running: int = 0) -> None:
+        time.move(0.001)
+        fields = {"replica": name, "model": "m", "state": state, "sent_at": time.now, "num_running": running}
+        table.on_heartbeat(ReplicaHeartbeat.model_validate(fields | {"max_running": 64}))
+
+    for name in ("old-1", "old-2", "old-3"):
+        beat(name, running=10)
+    beat("new", "starting")
+    beat("new")
+    taken: list[int] = []
+    for seconds in (0.0, 3.0, 3.0, 4.0):
+        time.move(seconds)
+        while ranked(table.candidates("m"))[0].replica == "new":
+            table.reserve("new")
+        taken.append(next(each.load for each in table.candidates("m") if each.replica == "new"))
+    assert taken == [1, 3, 6, 10]

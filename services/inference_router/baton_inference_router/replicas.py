@@ -49,15 +49,18 @@ class Seat:
         """The replica holds the request; its queue length, if it said one, contains this seat."""
         self.accepted = True
         self.row.learn(ack)
+        self.row.candidate = None
 
     def refuse(self, ack: Ack) -> None:
         self.row.seats.discard(self)
         self.row.learn(ack)
+        self.row.candidate = None
 
     def release(self) -> None:
         """Gives back a seat that was not accepted; does nothing to one that was."""
         if not self.accepted:
             self.row.seats.discard(self)
+            self.row.candidate = None
 
 
 @dataclass(eq=False)
@@ -74,6 +77,8 @@ class _Row:
     last_pick: int = 0
     ready_since: float = float("-inf")
     """Monotonic seconds; a replica that was there before us has always been ready."""
+    candidate: Candidate | None = None
+    """Made before and still true; None after every change, and while time alone changes it."""
 
     def learn(self, ack: Ack) -> None:
         if ack.waiting is None or ack.running is None:
@@ -84,6 +89,12 @@ class _Row:
 
     def drop_accepted(self) -> None:
         self.seats = {seat for seat in self.seats if not seat.accepted}
+
+    def tokens_left(self, now: float) -> int:
+        """Of prompts: what it told and what was sent since, less what it has computed meanwhile."""
+        beat = self.heartbeat
+        told = beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in self.seats)
+        return max(0, told - int((now - self.seen) * beat.prefill_tokens_per_second)) if told else 0
 
     @property
     def num_reserved(self) -> int:
@@ -142,12 +153,13 @@ class ReplicaTable:
         row.heartbeat, row.seen, row.dead = heartbeat, now, False
         row.running, row.waiting = heartbeat.num_running, heartbeat.num_waiting
         row.drop_accepted()
+        row.candidate = None
 
     def candidates(self, model: str, avoid: Collection[str] = ()) -> list[Candidate]:
         """Replicas that may be given a request for `model` now, full ones included."""
         now = self._clock.monotonic()
         return [
-            self._candidate(row, now)
+            row.candidate or self._candidate(row, now)
             for row in self._living(model)
             if row.heartbeat.state == "ready"
             and not row.dead
@@ -164,6 +176,7 @@ class ReplicaTable:
         row.last_pick = next(self._picks)
         seat = Seat(row, tokens)
         row.seats.add(seat)
+        row.candidate = None
         return seat
 
     def mark_dead(self, replica: str) -> None:
@@ -200,13 +213,14 @@ class ReplicaTable:
         beat = row.heartbeat
         finished = beat.finished_requests_total
         free_blocks = beat.kv_blocks_total - beat.kv_blocks_held
-        return Candidate(
+        ramp, tokens = self._ramp(row, now), row.tokens_left(now)
+        made = Candidate(
             replica=beat.replica,
             running=row.running,
             waiting=row.waiting,
             reserved=row.num_reserved,
             capacity=row.capacity,
-            waiting_tokens=beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in row.seats),
+            waiting_tokens=tokens,
             max_waiting_tokens=beat.max_waiting_tokens,
             kv_usage=beat.kv_usage,
             kv_free_tokens=free_blocks * _BLOCK_SIZE_TOKENS if beat.kv_blocks_total else None,
@@ -214,8 +228,10 @@ class ReplicaTable:
             tokens_per_second=beat.prefill_tokens_per_second,
             answer_tokens=beat.generation_tokens_total / finished if finished else 0.0,
             adapters=frozenset(beat.adapters),
-            ramp=self._ramp(row, now),
+            ramp=ramp,
         )
+        row.candidate = made if ramp >= 1 and not tokens else None
+        return made
 
     def _ramp(self, row: _Row, now: float) -> float:
         return min(1.0, (now - row.ready_since) / self._ramp_seconds) if self._ramp_seconds else 1.0

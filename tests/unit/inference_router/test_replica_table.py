@@ -158,3 +158,36 @@ def test_the_seats_of_a_replica_that_went_do_not_touch_the_one_that_came(table: 
 def test_a_damaged_heartbeat_is_ignored(table: ReplicaTable) -> None:
     table.on_message(BusMessage("baton.v1.replica.m.x", b"{}"))
     assert table.of_model("m") == []
+
+
+def test_prompts_that_were_told_or_sent_are_worked_off_at_the_measured_speed(
+    table: ReplicaTable, time: Time
+) -> None:
+    """Between two heartbeats: 1,000 told, 500 sent, 2,000 a second."""
+
+    def tokens() -> int:
+        return next(each.waiting_tokens for each in table.candidates("m"))
+
+    table.on_heartbeat(beat(waiting_tokens=600, prefill_tokens=400, prefill_tokens_per_second=2000.0))
+    seat = table.reserve(A, 500)
+    assert tokens() == 1500
+    seat.accept(held(waiting=1, running=1))
+    time.now += 0.25
+    assert tokens() == 1000
+    time.now += 1.0
+    assert tokens() == 0
+    table.on_heartbeat(beat(sent_at=2.0, waiting_tokens=70))
+    assert tokens() == 70
+
+
+def test_a_change_is_seen_at_once_also_by_one_that_was_idle(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    assert (load(table), load(table)) == (0, 0)
+    seat = table.reserve(A)
+    assert load(table) == 1
+    seat.release()
+    assert load(table) == 0
+    table.reserve(A).refuse(held(waiting=2, running=4))
+    assert load(table) == 6
+    table.on_heartbeat(beat(sent_at=2.0, num_running=3))
+    assert load(table) == 3
