@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.peers.machine import describe, neighbours
 from bench.routing.policies import POLICIES
 from bench.routing.real import RealLoad, measure
+from bench.routing.refusals import measure_refusals
 from bench.routing.simulation import Simulation
 from bench.routing.traffic import LOADS, arrivals
 
@@ -38,7 +39,9 @@ def main() -> None:
         with neighbours() as others:
             load = RealLoad(options.replicas)
             kept["real"] = asyncio.run(measure(load.quick() if options.quick else load))
+            kept["refusals"] = asyncio.run(measure_refusals())
         print_table(kept["real"])
+        print_table([kept["refusals"]])
         kept["neighbours"] = {"cores": others.cores, "load_average": others.load_average}
         kept["machine"] = describe()
     kept["command"] = "python -m bench.routing"

@@ -40,8 +40,8 @@ class Outcome:
         mean = statistics.fmean(self.work_of_replicas)
         return {
             "requests": len(served) + self.refused,
-            "ttft_p50_ms": round(1000 * _quantile(served, 0.5), 1),
-            "ttft_p99_ms": round(1000 * _quantile(served, 0.99), 1),
+            "ttft_p50_ms": round(1000 * quantile(served, 0.5), 1),
+            "ttft_p99_ms": round(1000 * quantile(served, 0.99), 1),
             "hit_rate": round(self.cached_tokens / max(1, self.prompt_tokens), 3),
             "skew": round(max(self.work_of_replicas) / mean, 2) if mean else 0.0,
             "refused": self.refused,
@@ -49,7 +49,7 @@ class Outcome:
         }
 
 
-def _quantile(ordered: list[float], share: float) -> float:
+def quantile(ordered: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
