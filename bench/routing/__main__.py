@@ -32,19 +32,21 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=4, help="real ones; 0: simulate only")
     parser.add_argument("--only-real", action="store_true")
     options = parser.parse_args()
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    fresh: dict[str, object] = {"command": "python -m bench.routing"}
     if not options.only_real:
-        kept["simulated"] = simulate(QUICK if options.quick else SIMULATED)
+        fresh["simulated"] = simulate(QUICK if options.quick else SIMULATED)
     if options.replicas:
         with neighbours() as others:
             load = RealLoad(options.replicas)
-            kept["real"] = asyncio.run(measure(load.quick() if options.quick else load))
-            kept["refusals"] = asyncio.run(measure_refusals())
-        print_table(kept["real"])
-        print_table([kept["refusals"]])
-        kept["neighbours"] = {"cores": others.cores, "load_average": others.load_average}
-        kept["machine"] = describe()
-    kept["command"] = "python -m bench.routing"
+            real = asyncio.run(measure(load.quick() if options.quick else load))
+            refusals = asyncio.run(measure_refusals())
+        print_table(real)
+        print_table([refusals])
+        fresh |= {"real": real, "refusals": refusals}
+        fresh["neighbours"] = {"cores": others.cores, "load_average": others.load_average}
+        fresh["machine"] = describe()
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept |= fresh
     RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 

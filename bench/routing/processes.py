@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 @contextmanager
@@ -19,9 +20,11 @@ def nats_server() -> Generator[str]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     server = Path(sys.executable).parent / "nats-server"
-    with _running([str(server), "-a", "127.0.0.1", "-p", str(port), "-l", os.devnull], {}):
-        _until_listening(port)
-        yield f"nats://127.0.0.1:{port}"
+    with TemporaryDirectory(prefix="baton-bench-") as store:
+        command = [str(server), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", store, "-l", os.devnull]
+        with _running(command, {}):
+            _until_listening(port)
+            yield f"nats://127.0.0.1:{port}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from baton_common.bus import Bus, BusMessage
+from baton_common.bus import BusMessage
 from baton_common.frame_inbox import FrameInbox
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
@@ -225,6 +225,7 @@ class Stand:
 async def _stand(url: str) -> AsyncGenerator[Stand]:
     async with AsyncExitStack() as stack:
         node = await _node(stack, url, "llm_gateway")
+        await _keep_records(url)
         index = PrefixIndex(node.clock, 1_000_000)
         listener = KvListener(node, index)
         table = ReplicaTable(node.clock, 5.0, on_lost=listener.forget)
@@ -243,8 +244,15 @@ async def _stand(url: str) -> AsyncGenerator[Stand]:
         yield Stand(node, table, index, inbox)
 
 
+async def _keep_records(url: str) -> None:
+    """Where a worker stores the row of a request whose gateway has left."""
+    bus = await NatsBus.connect(url, name="bench")
+    await bus.jetstream.add_stream(name=subjects.STREAM_AFTER, subjects=[subjects.AFTER_ALL])
+    await bus.close()
+
+
 async def _node(stack: AsyncExitStack, url: str, service: subjects.Service) -> Node:
-    bus: Bus = await NatsBus.connect(url, name=service)
+    bus = await NatsBus.connect(url, name=service)
     stack.push_async_callback(bus.close)
     node = Node(bus, service)
     await node.start()

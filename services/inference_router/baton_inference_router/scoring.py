@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 DECODE_COST = 4.0
 """A token written costs about as much as so many read: between 15 alone and 3 in a full batch on a CPU."""
 UNMEASURED_ANSWER_TOKENS = 64.0
 UNMEASURED_TOKENS_PER_SECOND = 1000.0
+OTHER_MACHINE = 1.5
+"""Speeds within this factor of the usual are the same machine's, measured at luckier or busier times: going by
+them would send everything to whoever was measured while the others rested."""
 OWN_WEIGHT = 2.0
 """A token of this prompt that must be computed costs the request its time and all others the replica's:
 computing what another replica has is work for nobody."""
@@ -150,13 +154,19 @@ def _choice(
     free = candidate.kv_free_tokens
     no_room = free is not None and asked.prompt_tokens - cached > free
     too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * mean_load)
-    seconds = tokens / (candidate.tokens_per_second or usual_rate)
+    seconds = tokens / _rate(candidate, usual_rate)
     return Choice(candidate, round(seconds, 4), cached, gated, no_room or too_new)
 
 
 def _usual_rate(candidates: list[Candidate]) -> float:
+    """The geometric mean of what was measured."""
     measured = [each.tokens_per_second for each in candidates if each.tokens_per_second]
-    return sum(measured) / len(measured) if measured else UNMEASURED_TOKENS_PER_SECOND
+    return geometric_mean(measured) if measured else UNMEASURED_TOKENS_PER_SECOND
+
+
+def _rate(candidate: Candidate, usual: float) -> float:
+    own = candidate.tokens_per_second
+    return own if own and not usual / OTHER_MACHINE < own < usual * OTHER_MACHINE else usual
 
 
 def _preference(choice: Choice) -> tuple[bool, float, int, float, int, str]:

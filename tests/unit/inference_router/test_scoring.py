@@ -90,6 +90,15 @@ def test_the_score_is_seconds_of_work_at_the_measured_speed() -> None:
     assert (other.replica, other.seconds) == ("slow", 4.0)
 
 
+def test_speeds_that_hardly_differ_are_the_same() -> None:
+    """Else all would go to the one that was measured while the others rested."""
+    quick = candidate("quick", running=1, tokens_per_second=2000)
+    rested = candidate("rested", tokens_per_second=1000)
+    assert names(quick, rested) == ["rested", "quick"]
+    order = ranked([quick, rested], Asked(2000))
+    assert [each.replica for each in order] == ["rested", "quick"]
+
+
 def test_two_like_requests_of_one_burst_meet_rather_than_compute_the_same_twice() -> None:
     """The first is on its way to be computed where the second would have to wait for it."""
     busy = candidate("busy", reserved=1, waiting_tokens=1000)
