@@ -20,8 +20,8 @@ DECODE_COST = 4.0
 UNMEASURED_ANSWER_TOKENS = 64.0
 UNMEASURED_TOKENS_PER_SECOND = 1000.0
 OTHER_MACHINE = 1.5
-"""Speeds within this factor of the usual are one machine's, measured at busier or luckier times: going by them
-would send everything to whoever was measured while the others rested."""
+"""Speeds within this factor of the usual are one machine's, measured at busier or luckier times: by them all
+would go to whoever was measured while the others rested."""
 OWN_WEIGHT = 2.0
 """A token of this prompt that must be computed costs the request its time and all others the replica's:
 computing what another replica has is work for nobody."""
