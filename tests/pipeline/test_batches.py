@@ -11,7 +11,7 @@ import pytest
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.openai_batches import Batch, BatchList
-from tests.support.batch_files import beating, begun, jsonl, line, nats_url, reached, results
+from tests.support.batch_files import beating, begun, counted, jsonl, line, nats_url, reached, results
 from tests.support.edge_process import QUESTION, RunningEdge, Turn, hello, running_edge
 from tests.support.relay import eventually
 from tests.support.scripted_embedder import MODEL as EMBEDDER
@@ -39,13 +39,6 @@ def error_of(response: httpx.Response) -> tuple[int, str, str | None]:
 
 def numbered(count: int) -> bytes:
     return jsonl(*(line(f"line-{number}", f"question {number}") for number in range(count)))
-
-
-async def counted(client: httpx.AsyncClient, batch_id: str, completed: int) -> None:
-    """Returns when the batch's record tells of so many lines."""
-    async with asyncio.timeout(10):
-        while (await client.get(f"/v1/batches/{batch_id}")).json()["request_counts"]["completed"] < completed:
-            pass
 
 
 async def until_cancelled(turn: Turn) -> None:
@@ -99,11 +92,11 @@ async def test_never_ahead_of_a_person(edge: RunningEdge, client: httpx.AsyncCli
         assert (await client.post("/v1/chat/completions", json=QUESTION)).status_code == 200
         assert len(edge.relay.turns) == 1  # the person's
         edge.relay.script = until_cancelled
-        replica.figures |= {"num_running": 0, "num_waiting": 0}
+        replica |= {"num_running": 0, "num_waiting": 0}
         await edge.relay.took(2)
         assert edge.relay.turns[1].handoff.chat.priority == 1000
         assert edge.relay.turns[0].handoff.chat.priority == 0
-        replica.figures |= {
+        replica |= {
             "num_running": 1,
             "num_waiting": 1,
         }  # somebody came, and the line has the only seat
@@ -112,7 +105,7 @@ async def test_never_ahead_of_a_person(edge: RunningEdge, client: httpx.AsyncCli
         assert (await client.post("/v1/chat/completions", json=QUESTION)).status_code == 200
         assert len(edge.relay.turns) == 3
         assert (await client.get(f"/v1/batches/{batch['id']}")).json()["status"] == "in_progress"
-        replica.figures |= {"num_running": 0, "num_waiting": 0}
+        replica |= {"num_running": 0, "num_waiting": 0}
         over = await reached(client, batch["id"], "completed")
     assert over["request_counts"] == {"total": 1, "completed": 1, "failed": 0}
     first, again = edge.relay.turns[1], edge.relay.turns[3]
@@ -230,7 +223,7 @@ async def test_embeddings_go_through_batches_too(edge: RunningEdge, client: http
 async def test_an_edge_that_leaves_hands_over_what_is_left(nats_url: str) -> None:
     """Of two edges one runs the batch. It goes, the other ends it, and finished lines are not run again."""
     async with running_edge(nats_url) as second, beating(second) as replica:
-        replica.figures |= {"max_running": 4}
+        replica |= {"max_running": 4}
 
         async def by_its_text(turn: Turn) -> None:
             stuck = turn.handoff.chat.messages[0].text == "question 1"

@@ -1,4 +1,4 @@
-"""Files of batches, and an edge whose replicas' heartbeats a test says."""
+"""Files of batches, and replicas whose heartbeats a test says."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from baton_common.nats_bus import NatsBus
 from baton_contracts import subjects
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from tests.support.edge_process import RunningEdge
@@ -62,23 +63,19 @@ async def results(client: httpx.AsyncClient, file_id: str) -> dict[str, Any]:
     return {item["custom_id"]: item for item in found}
 
 
-class Replica:
-    """Beats as an engine worker does, with the figures that a test gives it."""
+async def counted(client: httpx.AsyncClient, batch_id: str, completed: int) -> None:
+    """Returns when the batch's record tells of so many lines."""
+    async with asyncio.timeout(15):
+        while (await client.get(f"/v1/batches/{batch_id}")).json()["request_counts"]["completed"] < completed:
+            pass
 
-    def __init__(self, edge: RunningEdge, **figures: Any) -> None:
-        self._edge = edge
-        self.figures: dict[str, Any] = {"max_running": 16} | figures
 
-    async def beat(self) -> None:
-        beat = ReplicaHeartbeat(
-            replica="engine_worker-1", model=MODEL, state="ready", sent_at=0.0, **self.figures
-        )
-        await self._edge.relay.bus.publish(subjects.replica(MODEL, "engine_worker-1"), beat.encode())
-
-    async def run(self) -> None:
-        while True:
-            await self.beat()
-            await asyncio.sleep(0.1)
+async def beats(bus: NatsBus, figures: dict[str, Any]) -> None:
+    """For ever: what a replica with these figures says of itself."""
+    while True:
+        beat = ReplicaHeartbeat(replica="engine_worker-1", model=MODEL, state="ready", sent_at=0.0, **figures)
+        await bus.publish(subjects.replica(MODEL, "engine_worker-1"), beat.encode())
+        await asyncio.sleep(0.1)
 
 
 @pytest.fixture
@@ -89,10 +86,11 @@ def nats_url(tmp_path: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def beating(edge: RunningEdge, **figures: Any) -> AsyncGenerator[Replica, None]:
-    replica = Replica(edge, **figures)
-    task = asyncio.create_task(replica.run())
+async def beating(edge: RunningEdge, **figures: Any) -> AsyncGenerator[dict[str, Any], None]:
+    """A replica whose figures a test may change as it goes."""
+    told: dict[str, Any] = {"max_running": 16} | figures
+    task = asyncio.create_task(beats(edge.relay.bus, told))
     try:
-        yield replica
+        yield told
     finally:
         task.cancel()
