@@ -12,13 +12,13 @@ from baton_common.errors import BusError
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import subject_token
-from baton_contracts.limits import Budget, LimitRule, model_party
+from baton_contracts.limits import Budget, LimitRule, model_party, team_party
 from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_edge_api.limits import admission as admission_module
 from baton_edge_api.limits import lane as lane_module
 from baton_edge_api.limits.bucket import NatsBucket
 from tests.support.edge_process import QUESTION, Turn
-from tests.support.limited_edges import CHAT, Held, limited_edges
+from tests.support.limited_edges import CHAT, Held, limited_edges, put_rule
 from tests.support.relay import eventually
 from tests.support.scripted_embedder import MODEL as EMBEDDING_MODEL
 from tests.support.scripted_embedder import scripted_embedder
@@ -129,7 +129,7 @@ async def test_a_store_that_is_away_closes_limited_keys_and_loses_nothing(
                 assert refused.json()["error"]["code"] == "bus_unavailable"
                 script.go_on.set()
                 assert (await stream.aread()).endswith(b"data: [DONE]\n\n")
-            assert (await limited.use()).seats == 1
+                assert (await limited.use()).seats == 1
         assert (await limited.first.ask(max_tokens=50)).status_code == 200
         state = await limited.use()
         assert (state.seats, state.tokens) == (0, 15 + 15)
@@ -151,3 +151,24 @@ async def test_embeddings_count_too(nats_url: str) -> None:
         assert (await limited.use()).tokens == answer.json()["usage"]["prompt_tokens"]
         refused = await ask("/v1/embeddings", json=body | {"input": ["a" * 300]})
         assert refused.status_code == 429
+
+
+async def test_a_limit_that_is_set_while_all_runs_holds_at_once_and_goes_again(nats_url: str) -> None:
+    party = team_party("tenant-live", "ops")
+    async with limited_edges(
+        nats_url, LimitRule(), key={"tenant_id": "tenant-live", "team": "ops"}
+    ) as limited:
+        seen: list[int] = []
+
+        async def until(status: int) -> None:
+            async with asyncio.timeout(10):
+                while True:
+                    seen.append((await limited.first.ask()).status_code)
+                    if seen[-1] == status:
+                        return
+
+        await until(200)
+        await put_rule(limited.bus, party, LimitRule(requests_per_minute=0))
+        await until(429)
+        await put_rule(limited.bus, party, LimitRule())
+        await until(200)

@@ -137,8 +137,7 @@ class RelayAnswer:
         client.ping_when_silent()
         await self._pump_stream()
         await client.write(writer.finish(so_far))
-        await self._charge()
-        await self._keep(Ending())
+        await self._close_books()
         await client.write(writer.last(so_far), more=False)
 
     async def _pump_stream(self) -> None:
@@ -159,8 +158,7 @@ class RelayAnswer:
             so_far.add(frame, self._watchdog.last_frame)
         self._ended(frame)
         writer.finish(so_far)
-        await self._charge()
-        await self._keep(Ending())
+        await self._close_books()
         answer = Answer(200, writer.last(so_far), [NO_STORE, *self._baton_headers(prologue)])
         await self._client.send_whole(answer)
 
@@ -183,6 +181,13 @@ class RelayAnswer:
                 (b"x-baton-cache", prologue.cache.encode()),
             ]
         return headers
+
+    async def _close_books(self) -> None:
+        """Of a good end, before its last byte; both are writes to the bus, made at the same time."""
+        if self._grant.is_limited:
+            await asyncio.gather(self._charge(), self._keep(Ending()))
+        else:
+            await self._keep(Ending())
 
     async def _charge(self) -> None:
         """Once: the first call counts. Before the last byte, so that a client which asks again at once finds

@@ -30,6 +30,7 @@ class Accounts:
         self._wall = wall
         self._lanes: dict[str, Lane] = {}
         self._grants = itertools.count(1)
+        self._seqs = itertools.count(1)
 
     def new_grant(self) -> int:
         return next(self._grants)
@@ -88,5 +89,6 @@ class Accounts:
                 rule=lambda: self._rules.rule(party, key_id),
                 wall=self._wall,
                 gone=self._gone.among,
+                seqs=self._seqs,
             )
         return lane

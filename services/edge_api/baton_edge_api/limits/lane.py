@@ -12,10 +12,9 @@ until the bus is there again. One that takes fails with BusError.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from baton_common.errors import BusError
@@ -63,8 +62,10 @@ class Lane:
         rule: Callable[[], LimitRule],
         wall: Callable[[], float],
         gone: Callable[[Iterable[str]], Set[str]],
+        seqs: Iterator[int],
     ) -> None:
-        """`gone` says which of these edges are known to be gone."""
+        """`gone` says which of these edges are known to be gone. `seqs` never gives a number twice in the
+        life of the process, whichever lane asks."""
         self.party = party
         self._entry = use_entry(party)
         self._bucket = bucket
@@ -77,7 +78,7 @@ class Lane:
         self._state: AccountState | None = None
         self._revision = 0
         self._holds: dict[int, Hold] = {}
-        self._seqs = itertools.count(1)
+        self._seqs = seqs
         self._doubtful: tuple[int, _Applied] | None = None
         """A write of which nobody knows whether it landed."""
         self._is_away = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
@@ -44,7 +45,8 @@ def edge(bucket: MemoryBucket, rule: LimitRule, name: str = "edge-1", gone: Set[
     def among(edges: Iterable[str]) -> Set[str]:
         return gone & set(edges)
 
-    return Edge(Lane(PARTY, bucket, edge=name, rule=lambda: rule, wall=lambda: T0, gone=among))
+    seqs = itertools.count(1)
+    return Edge(Lane(PARTY, bucket, edge=name, rule=lambda: rule, wall=lambda: T0, gone=among, seqs=seqs))
 
 
 async def test_what_comes_together_is_one_write() -> None:
