@@ -99,12 +99,12 @@ class LeaseBoard:
         return [lease.instance for lease in self.ready(service)]
 
 
-async def beat(bus: Bus, current: Callable[[], Lease], board: LeaseBoard) -> None:
-    """Runs for the process's lifetime: tells, then looks."""
+async def beat(bus: Bus, current: Callable[[], Lease], board: LeaseBoard, clock: Clock) -> None:
+    """Runs for the process's lifetime: tells, then looks. At the same moments as others: see Clock."""
     while True:
         await say(bus, current())
         board.check()
-        await asyncio.sleep(LEASE_INTERVAL_SECONDS)
+        await asyncio.sleep(clock.seconds_to_beat(LEASE_INTERVAL_SECONDS))
 
 
 async def say(bus: Bus, lease: Lease) -> None:

@@ -58,7 +58,7 @@ class Node:
         await self.leases.start()
         await self.cancels.start()
         await self._discovery.start()
-        self._beat = asyncio.create_task(leases.beat(self.bus, self._lease, self.leases))
+        self._beat = asyncio.create_task(leases.beat(self.bus, self._lease, self.leases, self.clock))
 
     def add(self, actor: Inbox) -> None:
         self._actors.append(actor)

@@ -27,7 +27,7 @@ from baton_engine_worker.rates import RecentSpeed, SlidingRate
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.02
+TICK_SECONDS = 0.1
 
 
 class Heartbeat:
@@ -139,15 +139,15 @@ class Heartbeat:
         """For the process's lifetime. The node's own changes of state are looked for at each tick."""
         loop = asyncio.get_running_loop()
         while True:
-            told, due = self.state(), loop.time() + REPLICA_INTERVAL_SECONDS
+            told, due = self.state(), loop.time() + self._node.clock.seconds_to_beat(REPLICA_INTERVAL_SECONDS)
             await self.send()
             while self.state() == told and not self._changed.is_set() and loop.time() < due:
-                await self._tick()
+                await self._tick(due - loop.time())
             self._changed.clear()
 
-    async def _tick(self) -> None:
+    async def _tick(self, most_seconds: float) -> None:
         try:
-            async with asyncio.timeout(TICK_SECONDS):
+            async with asyncio.timeout(min(TICK_SECONDS, most_seconds)):
                 await self._changed.wait()
         except TimeoutError:
             return
