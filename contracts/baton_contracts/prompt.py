@@ -201,6 +201,15 @@ class ChatRequest(WireModel):
     use_cache: bool = Field(
         default=True, description="False: neither read nor written (`cache-control: no-store`)."
     )
+    cache_max_age: float | None = Field(
+        default=None,
+        ge=0,
+        description="A cached answer must be younger than so many seconds; 0: none is taken, but this one is "
+        "kept (`cache-control: no-cache`, `max-age=N`).",
+    )
+    cache_ttl: float | None = Field(
+        default=None, gt=0, description="Keep this answer for so many seconds (`x-baton-cache-ttl`)."
+    )
 
     @property
     def num_characters(self) -> int:

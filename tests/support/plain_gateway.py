@@ -20,6 +20,7 @@ from baton_edge_api.wiring import wire as wire_edge
 from baton_llm_gateway.__main__ import wire as wire_gateway
 from baton_llm_gateway.settings import Settings as GatewaySettings
 from tests.support.fake_provider import FakeProvider
+from tests.support.relay_stage import settled
 from tests.support.whole_relay import running_service
 
 KEY = "sk-plain-gateway-1"
@@ -32,10 +33,20 @@ class PlainGateway:
         )
         self.bus = bus
         self.rows: list[UsageRecord] = []
+        self.num_handoffs = 0
 
     async def ask(self, model: str = "far", content: str = "Hello?", **fields: Any) -> httpx.Response:
         body = {"model": model, "messages": [{"role": "user", "content": content}]} | fields
         return await self.client.post("/v1/chat/completions", json=body)
+
+    def note_handoff(self, message: BusMessage) -> None:
+        del message
+        self.num_handoffs += 1
+
+    async def took(self, count: int) -> None:
+        """Returns when the gateway has taken so many requests in all."""
+        await settled(lambda: self.num_handoffs >= count)
+        await self.bus.request("$SRV.PING.llm_gateway", b"", timeout=2)  # behind them on its connection
 
     def note_row(self, message: BusMessage) -> None:
         self.rows.append(UsageRecord.decode(message.payload))
@@ -69,5 +80,6 @@ async def plain_gateway(
         await stack.enter_async_context(running_service(nats_url, "edge_api", wire_edge(edge, sock)))
         plain = PlainGateway(f"http://127.0.0.1:{sock.getsockname()[1]}", bus)
         await bus.subscribe(f"{subjects.ROOT}.after.usage.*", plain.note_row)
+        await bus.subscribe(subjects.GATEWAY_ALL, plain.note_handoff)
         stack.push_async_callback(plain.client.aclose)
         yield plain

@@ -47,8 +47,8 @@ class CompletionQuestion(Question):
         form = replace(self.form, prompts=prompts)
         return replace(self, chat=chats[0], more_chats=tuple(chats[1:]), form=form)
 
-    def without_cache(self) -> Self:
-        return self.with_chats([chat.model_copy(update={"use_cache": False}) for chat in self.chats])
+    def with_chat(self, **fields: object) -> Self:
+        return self.with_chats([chat.model_copy(update=fields) for chat in self.chats])
 
     def behind(self, priority: int) -> Self:
         lower = max(priority, self.chat.priority)

@@ -65,7 +65,13 @@ def _generation(name: str, summary: str, answer: str) -> dict[str, Any]:
         requestBody=_body(f"{answer}Request"),
         parameters=[
             _parameter("x-request-id", "header", "Your own id: 32 hex digits or a UUID."),
-            _parameter("cache-control", "header", "`no-store`: neither read nor write the response cache."),
+            _parameter(
+                "cache-control",
+                "header",
+                "Of the response cache. `no-store`: neither read nor kept; `no-cache`: not read, but kept; "
+                "`max-age=N`: read if younger than N seconds.",
+            ),
+            _parameter("x-baton-cache-ttl", "header", "Keep this answer for so many seconds."),
         ],
     )
 

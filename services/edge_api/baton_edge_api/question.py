@@ -61,8 +61,9 @@ class Question(ABC):
     ignored: tuple[str, ...]
     """Names of parameters without effect, safe to stand in a header."""
 
-    def without_cache(self) -> Self:
-        return replace(self, chat=self.chat.model_copy(update={"use_cache": False}))
+    def with_chat(self, **fields: object) -> Self:
+        """Goes over the relay with these fields instead."""
+        return replace(self, chat=self.chat.model_copy(update=fields))
 
     def behind(self, priority: int) -> Self:
         """Not served before others of that priority, whatever it asked for itself."""

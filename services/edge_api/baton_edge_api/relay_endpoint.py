@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Envelope, Tenant
 from baton_edge_api.body import read_body
+from baton_edge_api.cache_control import TTL_HEADER, cache_wish
 from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
 from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.limits.admission import Asked
@@ -96,9 +97,8 @@ class RelayEndpoint:
             question = self._understand(body)
         if inside := inside_of(scope):
             question = question.behind(inside.priority)
-        if _forbids_storing(header(scope, b"cache-control")):
-            return question.without_cache()
-        return question
+        wish = cache_wish(header(scope, b"cache-control"), header(scope, TTL_HEADER))
+        return question.with_chat(**wish.fields) if wish and wish.fields else question
 
     def _understand(self, body: bytes) -> Question:
         try:
@@ -140,10 +140,3 @@ def _check_plain(question: Question) -> None:
         if is_asked:
             text = f"{param}: a plain gateway has no stored conversations or documents. Leave it out."
             raise RequestFailed.because("unsupported_parameter", text, stop="edge_api", param=param)
-
-
-def _forbids_storing(cache_control: str | None) -> bool:
-    if not cache_control:
-        return False
-    directives = {part.strip().lower() for part in cache_control.split(",")}
-    return bool(directives & {"no-store", "no-cache"})

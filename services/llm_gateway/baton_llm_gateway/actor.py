@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
+from baton_common.routes import CacheRules
 from baton_contracts import subjects
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
 from baton_llm_gateway.attempt import Attempt
@@ -19,6 +20,7 @@ from baton_llm_gateway.itinerary import Itinerary
 from baton_llm_gateway.model_choice import Choice, ModelChooser
 from baton_llm_gateway.relay import LEDGER_SECONDS, Providers, Relay, RelayLimits
 from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached
+from baton_llm_gateway.single_flight import SHARED, Flights, Follower
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,15 @@ class Gateway:
     books: Books
     limits: RelayLimits
     providers: Providers
+    flights: Flights = field(default_factory=Flights)
 
     async def handle(self, ctx: RequestContext, handoff: GatewayHandoff) -> None:
         """Raises RequestFailed for an unknown model, and when the guard can't be opened or is lost."""
         choice = self.chooser.choose(handoff.chat.model, handoff.prompt)
         ctx.attributes |= {"model": choice.model, "route": choice.rule, "route_reason": choice.reason}
-        key = self._cache_key(ctx, handoff, choice)
-        hit = self.cache.get(key) if key else None
+        rules = self.chooser.catalog.cache.of(ctx.envelope.tenant.tenant_id)
+        key = self._cache_key(ctx, handoff, choice, rules)
+        hit = self.cache.get(key, handoff.chat.cache_max_age) if key else None
         ctx.attributes["cache"] = "hit" if hit else "miss" if key else "off"
         cancellation = Cancellation()
         ctx.on_cancel = cancellation.note  # from here on a guard may be open, which must be told
@@ -51,6 +55,10 @@ class Gateway:
         if hit:
             await self._answer_from_cache(ctx, handoff, choice, guard, hit)
             return
+        shared_key = key if rules.single_flight and handoff.chat.cache_max_age is None else None
+        if shared_key and await self._followed(ctx, handoff, cancellation, guard, shared_key):
+            return
+        flight = self.flights.begin(shared_key) if shared_key else None
         relay = Relay(
             ctx,
             handoff,
@@ -62,14 +70,43 @@ class Gateway:
             self.books,
             self.limits,
             self.providers,
+            flight,
         )
-        last = await relay.run()
+        last: Attempt | None = None
+        try:
+            last = await relay.run()
+            if key and last.outcome == "finished" and last.model == choice.model:
+                self._remember(key, last, handoff.chat.cache_ttl or rules.ttl_seconds)
+        finally:
+            if flight and shared_key:
+                self.flights.end(shared_key, flight, last)
         _describe(ctx, last)
-        if key and last.outcome == "finished" and last.model == choice.model:
-            self._remember(key, last)
         await relay.see_stored()
         if error := relay.error_past_the_guard(last):
             raise RequestFailed(error)
+
+    async def _followed(
+        self,
+        ctx: RequestContext,
+        handoff: GatewayHandoff,
+        cancellation: Cancellation,
+        guard: str | None,
+        key: str,
+    ) -> bool:
+        """True: the same call was under way, and its answer was this one's too."""
+        while flight := self.flights.find(key):
+            started_at = ctx.node.clock.wall()
+            num_answers, citations = handoff.chat.sampling.n, handoff.prompt.citations
+            follower = Follower(ctx, flight, cancellation, self.outbox, guard, num_answers, citations)
+            with ctx.spans.span("follow") as span:
+                is_answered = await follower.run()
+                span.set(frames=len(flight.frames), answered=is_answered)
+            if is_answered:
+                ctx.attributes |= {"model": flight.model, "replica": SHARED, "single_flight": "followed"}
+                if record := follower.record(started_at):
+                    await asyncio.wait({self.books.write(record)}, timeout=LEDGER_SECONDS)
+                return True
+        return False
 
     def _itinerary(self, choice: Choice, *, without_replicas: bool) -> Itinerary:
         catalog = self.chooser.catalog
@@ -83,12 +120,15 @@ class Gateway:
             without_replicas=without_replicas,
         )
 
-    def _cache_key(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> str | None:
+    def _cache_key(
+        self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice, rules: CacheRules
+    ) -> str | None:
         """None: this request neither reads the cache nor writes it."""
         sampling = handoff.chat.sampling
-        if not handoff.chat.use_cache:
+        if not handoff.chat.use_cache or not rules.enabled:
             return None
-        if not may_be_cached(sampling, sampled_too=self.cache_policy.sampled_too):
+        sampled_too = self.cache_policy.sampled_too if rules.sampled is None else rules.sampled
+        if not may_be_cached(sampling, sampled_too=sampled_too):
             return None
         return cache_key(
             tenant_id=ctx.envelope.tenant.tenant_id,
@@ -134,14 +174,14 @@ class Gateway:
         with ctx.spans.span("ledger"):
             await asyncio.wait({self.books.write(record)}, timeout=LEDGER_SECONDS)
 
-    def _remember(self, key: str, last: Attempt) -> None:
+    def _remember(self, key: str, last: Attempt, ttl_seconds: float | None) -> None:
         """Only whole answers, as the engine wrote them."""
         if not last.can_be_repeated:
             return
         if last.usage and last.finish_reason in ("stop", "tool_calls", "length"):
             calls = tuple(call for _, call in sorted(last.calls.items()))
             answer = CachedAnswer(last.text, last.finish_reason, last.usage, "".join(last.reasoning), calls)
-            self.cache.put(key, answer)
+            self.cache.put(key, answer, ttl_seconds)
 
 
 def _describe(ctx: RequestContext, last: Attempt) -> None:

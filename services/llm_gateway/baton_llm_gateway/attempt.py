@@ -7,6 +7,7 @@ have cost: each attempt counts the tokens that it added, and the prompt counts o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from baton_contracts.envelope import Envelope
@@ -49,6 +50,9 @@ class Attempt:
     """What another server sent, which names no token ids: about one token each."""
     elsewhere: bool = False
     """It failed for a reason of the place: another one may be tried at once."""
+    end_frame: End | None = None
+    tee: Callable[[str, Data], None] | None = None
+    """Gets the model's name and each frame, for those who follow."""
     confirmed: bool = False
     """The engine itself said the last word, so everybody who listens knows that it is over."""
     superseded: bool = False
@@ -90,6 +94,8 @@ class Attempt:
         )
 
     def add(self, frame: Data) -> None:
+        if self.tee:
+            self.tee(self.model, frame)
         if frame.token_ids:
             self.token_ids.setdefault(frame.index, []).extend(frame.token_ids)
         elif frame.says_something and frame.prompt is None and not self._has_ids(frame.index):
@@ -107,6 +113,7 @@ class Attempt:
 
     def end(self, frame: End) -> None:
         self.usage, self.finish_reason, self.confirmed = frame.usage, frame.finish_reason, True
+        self.end_frame = frame
         self.outcome = "cancelled" if frame.finish_reason == "cancelled" else "finished"
 
     def fail(self, error: ErrorBody, usage: Usage | None = None) -> None:
@@ -119,7 +126,7 @@ class Attempt:
 
     def next(self, model: str, started_at: float) -> Attempt:
         """The one after this: behind what was sent, or, if nothing was, from the start."""
-        later = Attempt(self.number + 1, model, started_at)
+        later = Attempt(self.number + 1, model, started_at, tee=self.tee)
         if not self.has_content:
             return later
         return replace(

@@ -27,6 +27,7 @@ from baton_llm_gateway.listening import CANCELLED, Listener, replica_lost
 from baton_llm_gateway.model_choice import Choice
 from baton_llm_gateway.providers.call import ProviderCall
 from baton_llm_gateway.providers.connections import Connections
+from baton_llm_gateway.single_flight import Flight
 from baton_llm_gateway.target_health import TargetHealth
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Relay:
         books: Books,
         limits: RelayLimits,
         providers: Providers,
+        flight: Flight | None = None,
     ) -> None:
         self._ctx = ctx
         self._handoff = handoff
@@ -82,6 +84,10 @@ class Relay:
         )
         self._itinerary = itinerary
         self._providers = providers
+        self._flight = flight
+        """Those who follow this call."""
+        if flight:
+            flight.on_empty = self._on_alone
         self._provider_call: ProviderCall | None = None
         self._queue = inbox.open(ctx.request_id)
         self._listener = Listener(
@@ -141,6 +147,7 @@ class Relay:
 
     async def _until_one_ends_it(self) -> Attempt:
         attempt = Attempt(self._ctx.envelope.attempt, self._choice.model, self._ctx.node.clock.wall())
+        attempt.tee = self._flight.add if self._flight else None
         try:
             leg = self._itinerary.begin()
         except RequestFailed as failed:
@@ -241,7 +248,7 @@ class Relay:
             attempt,
             stream,
             prologue,
-            self._is_given_up,
+            self._is_given_up_by_all,
         )
         self._cancellation.holds_blocks = False
         try:
@@ -262,6 +269,13 @@ class Relay:
 
     def _is_given_up(self) -> bool:
         return self._cancellation.is_set or self._guard_lost
+
+    def _on_alone(self) -> None:
+        if self._provider_call:
+            self._provider_call.wake()
+
+    def _is_given_up_by_all(self) -> bool:
+        return self._is_given_up() and not (self._flight and self._flight.num_followers)
 
     def _on_given_up(self) -> None:
         if self._provider_call:

@@ -67,39 +67,49 @@ def may_be_cached(sampling: Sampling, *, sampled_too: bool) -> bool:
     return sampled_too or sampling.temperature == 0 or sampling.seed is not None
 
 
+@dataclass(frozen=True)
+class _Entry:
+    answer: CachedAnswer
+    stored_at: float
+    ttl_seconds: float
+
+
 class ResponseCache:
     def __init__(self, clock: Clock, *, max_bytes: int, ttl_seconds: float) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
         self._ttl = ttl_seconds
-        self._entries: OrderedDict[str, tuple[CachedAnswer, float]] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self.num_bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: str) -> CachedAnswer | None:
+    def get(self, key: str, max_age_seconds: float | None = None) -> CachedAnswer | None:
+        """One that is older than `max_age_seconds` stays for others, who may be content with it."""
         found = self._entries.get(key)
         if found is None:
             return None
-        answer, stored_at = found
-        if self._clock.monotonic() - stored_at > self._ttl:
+        age = self._clock.monotonic() - found.stored_at
+        if age > found.ttl_seconds:
             self._drop(key)
             return None
+        if max_age_seconds is not None and age >= max_age_seconds:
+            return None
         self._entries.move_to_end(key)
-        return answer
+        return found.answer
 
-    def put(self, key: str, answer: CachedAnswer) -> None:
-        """An answer larger than the whole cache is not kept."""
+    def put(self, key: str, answer: CachedAnswer, ttl_seconds: float | None = None) -> None:
+        """An answer larger than the whole cache is not kept. `ttl_seconds`: instead of the cache's own."""
         if key in self._entries:
             self._drop(key)
         if answer.num_bytes > self._max_bytes:
             return
-        self._entries[key] = (answer, self._clock.monotonic())
+        ttl = self._ttl if ttl_seconds is None else ttl_seconds
+        self._entries[key] = _Entry(answer, self._clock.monotonic(), ttl)
         self.num_bytes += answer.num_bytes
         while self.num_bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: str) -> None:
-        answer, _ = self._entries.pop(key)
-        self.num_bytes -= answer.num_bytes
+        self.num_bytes -= self._entries.pop(key).answer.num_bytes

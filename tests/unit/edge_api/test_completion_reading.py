@@ -58,8 +58,8 @@ def test_no_tokens_at_all_means_the_prompt_alone() -> None:
     assert (question.chat.sampling.max_tokens, question.form.only_prompt) == (1, True)
 
 
-def test_without_cache_holds_for_all_prompts() -> None:
-    question = read(prompt=["a", "b"]).without_cache()
+def test_with_chat_holds_for_all_prompts() -> None:
+    question = read(prompt=["a", "b"]).with_chat(use_cache=False)
     assert [chat.use_cache for chat in question.chats] == [False, False]
 
 

@@ -566,10 +566,10 @@ def test_what_was_asked_never_stands_in_the_error() -> None:
     assert "secret" not in caught.value.error.message
 
 
-def test_without_cache_changes_nothing_else() -> None:
+def test_with_chat_changes_nothing_else() -> None:
     question = read(seed=4)
     assert question.chat.use_cache is True
-    assert question.without_cache().chat == question.chat.model_copy(update={"use_cache": False})
+    assert question.with_chat(use_cache=False).chat == question.chat.model_copy(update={"use_cache": False})
 
 
 def test_paths_leave_out_the_tags_of_unions() -> None:

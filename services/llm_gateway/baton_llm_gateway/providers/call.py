@@ -65,7 +65,6 @@ class ProviderCall:
         self._has_begun = False
         self._early: asyncio.Task[Prologue] | None = None
         self.failure: Failure | None = None
-        self.on_frame: Callable[[Data], None] | None = None
 
     def wake(self) -> None:
         """Looks at once whether it was given up."""
@@ -156,8 +155,6 @@ class ProviderCall:
             await self._begin()
             frame = _frame(self._prologue, piece)
             self._attempt.add(frame)
-            if self.on_frame:
-                self.on_frame(frame)
             await self._stream.send(frame)
         self._attempt.num_pieces = self._reader.num_tokens
 

@@ -15,13 +15,20 @@ from baton_common.errors import RequestFailed
 from baton_common.routes import Target
 from baton_contracts.prompt import ChatRequest, Message, Prompt, Sampling, StructuredOutput, Tool, ToolChoice
 
+_PARAM_OF_RENDERING = {
+    "raw": "prompt",
+    "unopened": "add_generation_prompt",
+    "continued": "continue_final_message",
+}
+"""Ways to read messages that only an engine of our own has."""
+
 STREAM_OPTIONS = {"include_usage": True}
 
 
 def request_body(target: Target, chat: ChatRequest, prompt: Prompt) -> bytes:
     """Raises RequestFailed (unsupported_parameter) for what this server would not understand."""
     if prompt.rendering != "chat":
-        _check_taken(target, prompt.rendering, "prompt")
+        _check_taken(target, prompt.rendering, _PARAM_OF_RENDERING[prompt.rendering])
     if chat.sampling.return_token_ids:
         _check_taken(target, "return_token_ids", "return_token_ids")
     body: dict[str, Any] = {
