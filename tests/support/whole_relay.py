@@ -5,7 +5,7 @@ All stops are the real ones; only personal data is not looked for, and documents
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,9 @@ Wire = Callable[[Node, Any], AbstractAsyncContextManager[None]]
 
 
 class WholeRelay:
+    run_guard: Callable[[OutputConfig], Awaitable[None]]
+    """Puts an output guard with these rules in the place of the one that runs."""
+
     def __init__(self, url: str, engine: Any) -> None:
         self.engine = engine
         self.client = httpx.AsyncClient(
@@ -67,10 +70,9 @@ class WholeRelay:
 
 @asynccontextmanager
 async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[WholeRelay, None]:
-    edge = EdgeSettings.model_validate({"port": 0, "dev_key": KEY})
+    edge = EdgeSettings.model_validate({"port": 0, "dev_key": KEY, "home": home})
     key = new_key()
     guard = GuardSettings.model_validate({"vault_key": key})
-    config = OutputConfig()
     vault = Vault(key)
     sock = listen(edge)
     wires: dict[str, Wire] = {
@@ -78,16 +80,24 @@ async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[
             WorkerSettings(model=MODEL, model_path=Path("none")), engine, node, bus
         ),
         "inference_router": lambda node, bus: wire_router(RouterSettings(), node, bus),
-        "output_guardrails": wire_guard(guard, config, vault, compile_rules(config)),
-        "llm_gateway": lambda node, bus: wire_gateway(GatewaySettings(), node, bus),
+        "llm_gateway": lambda node, bus: wire_gateway(GatewaySettings(home=home), node, bus),
         "input_guardrails": _wire_input_guard(vault),
         "prompt_builder": wire_builder(BuilderSettings(home=home, seed_documents=False)),
         "edge_api": wire_edge(edge, sock),
     }
     async with AsyncExitStack() as stack:
+        guards = await stack.enter_async_context(AsyncExitStack())
+
+        async def run_guard(rules: OutputConfig) -> None:
+            await guards.aclose()
+            wire = wire_guard(guard, rules, vault, compile_rules(rules))
+            await guards.enter_async_context(running_service(nats_url, "output_guardrails", wire))
+
         for service, wire in wires.items():
             await stack.enter_async_context(running_service(nats_url, service, wire))
+        await run_guard(OutputConfig())
         relay = WholeRelay(f"http://127.0.0.1:{sock.getsockname()[1]}", engine)
+        relay.run_guard = run_guard
         stack.push_async_callback(relay.client.aclose)
         yield relay
 

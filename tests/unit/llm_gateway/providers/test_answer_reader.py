@@ -34,7 +34,10 @@ def test_thinking_behind_text_begins_a_new_piece_and_before_it_does_not() -> Non
     reader = AnswerReader(1)
     for delta in ({"reasoning": "hm"}, {"content": "a"}, {"reasoning_content": "more"}, {"content": "b"}):
         reader.take(chunk(**delta))
-    assert [(piece.reasoning, piece.texts) for piece in reader.pieces()] == [(["hm"], ["a"]), (["more"], ["b"])]
+    assert [(piece.reasoning, piece.texts) for piece in reader.pieces()] == [
+        (["hm"], ["a"]),
+        (["more"], ["b"]),
+    ]
 
 
 def test_answers_are_told_apart_and_those_nobody_asked_for_are_dropped() -> None:
@@ -59,7 +62,10 @@ def test_calls_are_whole_once_the_next_one_or_the_end_comes() -> None:
     reader.take(chunk(tool_calls=[call(1, "c2", "go", "{}")]))
     reader.take(chunk(reason="tool_calls"))
     (rest,) = reader.pieces()
-    assert [(c.index, c.call_id, c.is_whole) for c in rest.calls.values()] == [(0, None, True), (1, "c2", True)]
+    assert [(c.index, c.call_id, c.is_whole) for c in rest.calls.values()] == [
+        (0, None, True),
+        (1, "c2", True),
+    ]
 
 
 def test_servers_that_number_no_calls_and_give_no_ids() -> None:

@@ -27,7 +27,10 @@ ASKED = (Message(role="user", parts=(Part(text="Hi "), Part(text="<PERSON_1>")))
 
 
 def sent(
-    target: Target = TARGET, prompt: dict[str, Any] | None = None, chat: dict[str, Any] | None = None, **sampling: Any
+    target: Target = TARGET,
+    prompt: dict[str, Any] | None = None,
+    chat: dict[str, Any] | None = None,
+    **sampling: Any,
 ) -> dict[str, Any]:
     asked = Prompt(**{"messages": ASKED} | (prompt or {}))
     request = ChatRequest(model="m", messages=asked.messages, sampling=Sampling(**sampling), **(chat or {}))
@@ -78,7 +81,9 @@ def test_calls_and_their_results_go_back_as_they_were() -> None:
         Message(role="tool", parts=(Part(text="42"),), tool_call_id="c1"),
     )
     tools = (Tool(name="look", parameters='{"z": 1, "a": {}}', strict=True),)
-    body = sent(prompt={"messages": messages, "tools": tools}, chat={"tool_choice": ToolChoice(mode="required")})
+    body = sent(
+        prompt={"messages": messages, "tools": tools}, chat={"tool_choice": ToolChoice(mode="required")}
+    )
     assert body["messages"][0]["content"] is None
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == '{"b": 1, "a": null}'
     assert body["messages"][1] == {"role": "tool", "content": "42", "tool_call_id": "c1"}
@@ -125,6 +130,9 @@ def test_extras_are_sent_where_they_are_taken_and_refused_by_name_elsewhere(name
 
 
 def test_raw_prompts_and_token_ids_are_our_engines_own() -> None:
-    for prompt, sampling in (({"rendering": "raw"}, {}), ({}, {"return_token_ids": True})):
-        with pytest.raises(RequestFailed, match="unsupported_parameter"):
-            sent(prompt=prompt, **sampling)
+    with pytest.raises(RequestFailed) as refused:
+        sent(prompt={"rendering": "continued"})
+    assert refused.value.error.param == "continue_final_message"
+    with pytest.raises(RequestFailed) as refused:
+        sent(return_token_ids=True)
+    assert refused.value.error.param == "return_token_ids"

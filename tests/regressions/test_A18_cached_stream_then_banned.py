@@ -1,0 +1,45 @@
+"""A18: a cached streamed answer is replayed as chunks without a model; then a rule that bans it blocks it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from baton_output_guardrails.config import OutputConfig
+from tests.support.fake_engine import FakeEngine
+from tests.support.fake_provider import Turn, fake_provider
+from tests.support.plain_gateway import catalog
+from tests.support.whole_relay import whole_relay
+
+BANNED = "forbidden fruit"
+
+
+async def fruit(turn: Turn) -> None:
+    for piece in ("An apple is a for", "bidden fr", "uit."):
+        await turn.delta(content=piece)
+    await turn.done(completion=3)
+
+
+def said(text: str) -> str:
+    events = [json.loads(event[6:]) for event in text.split("\n\n") if event.startswith("data: {")]
+    return "".join(
+        event["choices"][0]["delta"].get("content", "") for event in events if event.get("choices")
+    )
+
+
+async def test_replayed_as_chunks_then_blocked(nats_url: str, tmp_path: Path) -> None:
+    async with fake_provider(fruit) as provider:
+        (tmp_path / "catalog.toml").write_text(catalog(("far", provider)))
+        async with whole_relay(nats_url, tmp_path, FakeEngine()) as relay:
+            asked = {"model": "far", "stream": True, "temperature": 0}
+            first = await relay.ask(**asked)
+            again = await relay.ask(**asked)
+            await relay.run_guard(OutputConfig.model_validate({"deny": {"phrases": [BANNED]}}))
+            blocked = await relay.ask(**asked)
+    assert said(first.text) == said(again.text) == "An apple is a forbidden fruit."
+    assert again.headers["x-baton-cache"] == "exact"
+    assert again.text.endswith("data: [DONE]\n\n")
+    assert blocked.headers["x-baton-cache"] == "exact"
+    assert "forb" not in said(blocked.text)
+    assert '"finish_reason":"content_filter"' in blocked.text
+    assert len(provider.asked) == 1
