@@ -22,9 +22,8 @@ async def fruit(turn: Turn) -> None:
 
 def said(text: str) -> str:
     events = [json.loads(event[6:]) for event in text.split("\n\n") if event.startswith("data: {")]
-    return "".join(
-        event["choices"][0]["delta"].get("content", "") for event in events if event.get("choices")
-    )
+    deltas = [event["choices"][0]["delta"] for event in events if event.get("choices")]
+    return "".join(delta.get("content", "") for delta in deltas)
 
 
 async def test_replayed_as_chunks_then_blocked(nats_url: str, tmp_path: Path) -> None:
