@@ -138,7 +138,9 @@ EXAMPLES: dict[str, WireModel] = {
         prompt_tokens=42,
     ),
     "Frame.prologue.resumed": frames.Prologue(
-        **(_FRAME | {"attempt": 2, "sender": "engine_worker-55667788"}),
+        request_id=REQUEST_ID,
+        attempt=2,
+        sender="engine_worker-55667788",
         seq=0,
         model="smollm2-135m",
         replica="engine_worker-55667788",

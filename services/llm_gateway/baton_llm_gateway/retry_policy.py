@@ -23,7 +23,7 @@ BACKOFF_FLOOR_SECONDS = 0.05
 BACKOFF_CEILING_SECONDS = 1.0
 
 FULL: frozenset[ErrorCode] = frozenset({"queue_full", "kv_exhausted"})
-NO_SEAT: frozenset[ErrorCode] = FULL | {"no_ready_replica"}
+NO_SEAT: frozenset[ErrorCode] = frozenset({"no_ready_replica", *FULL})
 _TRANSIENT: frozenset[ErrorCode] = frozenset(
     {
         "internal_error",
