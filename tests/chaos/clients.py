@@ -17,7 +17,8 @@ DOOR_SECONDS = 60.0
 """How long a client tries to reach an edge at all."""
 SILENCE_SECONDS = 60.0
 """The edge sends keep-alives every 15 s: a client that hears nothing for this long hangs."""
-TOO_LONG_SECONDS = 150.0
+TOO_LONG_SECONDS = 330.0
+"""The edge gives an answer 300 s in all."""
 
 
 @dataclass(frozen=True)

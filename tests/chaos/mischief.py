@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
+from contextlib import suppress
 
 from tests.system.live_system import LiveSystem
 
@@ -22,6 +23,9 @@ VICTIMS = (
 )
 PAUSE_SECONDS = (2.0, 5.0)
 FROZEN_SECONDS = (0.5, 4.0)
+MERCY = 0.7
+"""Share of deeds before which what was done last is waited out: else nobody would be left to answer."""
+RECOVERY_SECONDS = 40.0
 
 
 class Mischief:
@@ -43,7 +47,13 @@ class Mischief:
 
     def _run(self) -> None:
         while not self._ended.wait(self._dice.uniform(*PAUSE_SECONDS)):
+            if self._dice.random() < MERCY:
+                self._let_it_recover()
             self._once(self._dice.choice(VICTIMS), self._dice.random())
+
+    def _let_it_recover(self) -> None:
+        with suppress(AssertionError):
+            self._system.wait_ready(seconds=RECOVERY_SECONDS)
 
     def _once(self, victim: str, how: float) -> None:
         pids = self._pids(victim)
