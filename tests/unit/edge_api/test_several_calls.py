@@ -1,0 +1,217 @@
+"""Several requests on the relay that are one answer: order, ends, failures, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from baton_common.errors import RequestFailed
+from baton_contracts.envelope import Envelope, Tenant
+from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
+from baton_contracts.identifiers import parse_request_id
+from baton_contracts.prompt import ChatRequest, Message, Part, Sampling
+from baton_edge_api.relay_call import CancelOutcome
+from baton_edge_api.several_calls import MAX_UNDER_WAY, SeveralCalls, request_id_of
+
+RID = "0af7651916cd43dd8448eb211c80319c"
+ENVELOPE = Envelope(
+    request_id=RID,
+    run_id="0a1b2c3d",
+    tenant=Tenant(tenant_id="acme", team="core", key_id="dev"),
+    edge="edge_api-1",
+    conversation_id="talk",
+    deadline=2_000_000_000.0,
+    sent_at=1_700_000_000.0,
+)
+
+
+class ScriptedCall:
+    """What a test says of one request."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        self.frames: asyncio.Queue[Any] = asyncio.Queue()
+        self.over = False
+        self.was_handed_on = False
+        self.cancelled: list[str] = []
+        self.closed = False
+
+    async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
+        self.was_handed_on = True
+        return "prompt_builder-1"
+
+    async def _take(self) -> Any:
+        frame = await self.frames.get()
+        if isinstance(frame, Exception):
+            self.over = True
+            raise frame
+        self.over = isinstance(frame, End)
+        return frame
+
+    begin = next = _take
+
+    async def cancel(self, reason: str) -> CancelOutcome:
+        self.cancelled.append(reason)
+        return CancelOutcome(1, 3)
+
+    async def last_frame(self, seconds: float) -> End | None:
+        return end(2)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def say(self, *frames: Any) -> None:
+        for frame in frames:
+            self.frames.put_nowait(frame)
+
+
+class Seats:
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    @contextmanager
+    def seat(self, request_id: str) -> Generator[Any, None, None]:
+        self.taken.add(request_id)
+        try:
+            yield None
+        finally:
+            self.taken.discard(request_id)
+
+
+class Bench:
+    def __init__(self, num_prompts: int, n: int = 1) -> None:
+        self.seats = Seats()
+        self.calls: list[ScriptedCall] = []
+        chats = [
+            ChatRequest(
+                model="m",
+                messages=(Message(role="user", parts=(Part(text=str(place)),)),),
+                sampling=Sampling(n=n),
+            )
+            for place in range(num_prompts)
+        ]
+        self.chat = chats[0]
+        self.several = SeveralCalls(cast(Any, self.seats), self._call, cast(Any, None), ENVELOPE, chats)
+
+    def _call(self, queue: Any, envelope: Envelope) -> Any:
+        self.calls.append(ScriptedCall(envelope.request_id))
+        return self.calls[-1]
+
+    async def begun(self) -> None:
+        await self.several.hand_on(self.chat, 1000)
+        for call in self.calls:
+            call.say(prologue())
+        await self.several.begin()
+
+    async def rest(self) -> list[Data | End]:
+        found: list[Data | End] = []
+        async with asyncio.timeout(5):
+            while not found or isinstance(found[-1], Data):
+                found.append(await self.several.next())
+        return found
+
+
+def prologue() -> Prologue:
+    return Prologue(request_id=RID, sender="x", seq=0, model="m", replica="r", gateway="g", guard="o")
+
+
+def data(text: str, index: int = 0, **more: Any) -> Data:
+    return Data(request_id=RID, sender="x", seq=0, index=index, text=text, **more)
+
+
+def end(tokens: int, *reasons: FinishReason) -> End:
+    given = reasons or ("stop",)
+    usage = Usage(prompt_tokens=10, completion_tokens=tokens, cached_tokens=1)
+    several = given if len(given) > 1 else ()
+    return End(
+        request_id=RID,
+        sender="x",
+        seq=0,
+        finish_reason=given[0],
+        finish_reasons=several,
+        usage=usage,
+        blocks_freed=2,
+    )
+
+
+def test_each_has_an_id_of_its_own_and_the_first_that_of_the_http_request() -> None:
+    ids = [request_id_of(RID, place) for place in range(128)]
+    assert ids[0] == RID
+    assert len(set(ids)) == 128
+    assert all(parse_request_id(each) == each for each in ids)
+    assert ids == [request_id_of(RID, place) for place in range(128)]
+
+
+async def test_answers_are_told_apart_and_end_as_one() -> None:
+    bench = Bench(2, n=2)
+    await bench.begun()
+    assert bench.several.prologue is not None
+    assert bench.several.prologue.num_answers == 4
+    bench.calls[1].say(data("d", 1, finish_reason="length"), data("c"), end(4, "stop", "length"))
+    told = [await bench.several.next() for _ in range(3)]
+    assert [(one.index, one.text, one.finish_reason) for one in told if isinstance(one, Data)] == [
+        (3, "d", "length"),
+        (2, "c", None),
+        (2, "", "stop"),
+    ]
+    bench.calls[0].say(data("a"), end(3, "length", "stop"))
+    *_, last = await bench.rest()
+    assert isinstance(last, End)
+    assert last.reasons == ("length", "stop", "stop", "length")
+    usage = last.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (20, 7, 2)
+    assert last.blocks_freed == 4
+    assert bench.several.over
+    bench.several.close()
+    assert bench.seats.taken == set()
+    assert all(call.closed for call in bench.calls)
+
+
+async def test_few_are_under_way_at_a_time_and_all_have_their_turn() -> None:
+    bench = Bench(MAX_UNDER_WAY + 3)
+    await bench.begun()
+    assert [call.was_handed_on for call in bench.calls] == [True] * MAX_UNDER_WAY + [False] * 3
+    assert len(bench.seats.taken) == MAX_UNDER_WAY + 2
+    for call in bench.calls:
+        call.say(end(1))
+    *_, last = await bench.rest()
+    assert isinstance(last, End)
+    assert last.usage.completion_tokens == MAX_UNDER_WAY + 3
+    assert all(call.was_handed_on for call in bench.calls)
+    bench.several.close()
+
+
+async def test_a_refusal_before_the_beginning_is_that_of_all() -> None:
+    bench = Bench(3)
+    await bench.several.hand_on(bench.chat, 1000)
+    bench.calls[0].say(prologue())
+    bench.calls[2].say(RequestFailed.because("context_length_exceeded", "too long"))
+    with pytest.raises(RequestFailed) as failed:
+        await bench.several.begin()
+    assert failed.value.error.code == "context_length_exceeded"
+    assert not bench.several.over
+    outcome = await bench.several.cancel("lease_lost")
+    assert [call.cancelled for call in bench.calls] == [["lease_lost"], ["lease_lost"], []]
+    assert (outcome.num_acks, outcome.blocks_freed) == (2, 6)
+    bench.several.close()
+    assert bench.seats.taken == set()
+
+
+async def test_a_failure_on_the_way_ends_all_and_those_that_had_no_turn_are_never_asked() -> None:
+    bench = Bench(MAX_UNDER_WAY + 1)
+    await bench.begun()
+    bench.calls[3].say(data("x"), RequestFailed.because("stop_failed", "broken"))
+    with pytest.raises(RequestFailed):
+        await bench.rest()
+    await bench.several.cancel("client_disconnected")
+    assert not bench.calls[-1].was_handed_on
+    assert bench.calls[-1].cancelled == []
+    last = await bench.several.last_frame(0.1)
+    assert last is not None
+    assert last.finish_reason == "cancelled"
+    assert last.usage.completion_tokens == 2 * (MAX_UNDER_WAY + 1)
+    bench.several.close()
