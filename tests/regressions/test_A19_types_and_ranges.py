@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import http_status
+from baton_contracts.openai_completions import CompletionRequest
 from baton_contracts.openai_requests import ChatCompletionRequest
+from baton_edge_api.completion_reading import read_completion
 from baton_edge_api.validation import read_chat
 from tests.support.edge_process import QUESTION, running_edge
 
@@ -82,6 +84,32 @@ async def test_each_is_400_with_its_parameter(nats_url: str) -> None:
         assert edge.relay.turns[0].handoff.chat.messages[0].text == "Hello"
 
 
+PROMPTS: list[tuple[bytes, str]] = [
+    (b'"prompt": 5', "prompt"),
+    (b'"prompt": ["a", 5]', "prompt[1]"),
+    (b'"prompt": [-1]', "prompt[0]"),
+    (b'"prompt": "a", "n": -1', "n"),
+    (b'"prompt": "a", "temperature": 3', "temperature"),
+    (b'"prompt": "a", "max_tokens": "16"', "max_tokens"),
+    (b'"prompt": "a", "logprobs": true', "logprobs"),
+    (b'"prompt": "a", "stop": ["a", "b", "c", "d", "e"]', "stop"),
+]
+
+
+async def test_completions_name_what_is_wrong_too(nats_url: str) -> None:
+    async with (
+        running_edge(nats_url) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        for fields, param in PROMPTS:
+            body = b'{"model": "auto", ' + fields + b"}"
+            response = await client.post("/v1/completions", content=body)
+            assert (response.status_code, response.json()["error"]["param"]) == (400, param), fields
+        nan = await client.post("/v1/completions", content=b'{"model": "a", "prompt": "a", "top_p": NaN}')
+        assert (nan.status_code, nan.json()["error"]["code"]) == (400, "invalid_json")
+        assert edge.relay.turns == []
+
+
 _VALUE: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -101,6 +129,27 @@ def test_no_value_of_any_field_is_more_than_a_refusal(fields: dict[str, Any], ke
     else:
         json.loads(question.chat.encode())
         ",".join(question.ignored).encode("ascii")
+        return
+    assert http_status(error.code) in (400, 413)
+    assert error.param is not None
+
+
+_PROMPT_FIELDS = sorted({*CompletionRequest.model_fields, "messages", "x"})
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(_PROMPT_FIELDS), _VALUE, max_size=4), st.booleans())
+def test_no_value_of_any_field_of_a_completion_is_more_than_a_refusal(
+    fields: dict[str, Any], keep_prompt: bool
+) -> None:
+    body = {"model": "m", "prompt": "Say"} | fields | ({"prompt": "Say"} if keep_prompt else {})
+    try:
+        question = read_completion(body, strict=False, max_text_chars=1000)
+    except RequestFailed as failed:
+        error = failed.error
+    else:
+        for chat in question.chats:
+            json.loads(chat.encode())
         return
     assert http_status(error.code) in (400, 413)
     assert error.param is not None

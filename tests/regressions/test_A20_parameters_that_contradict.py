@@ -35,3 +35,24 @@ async def test_each_is_400(nats_url: str, fields: dict[str, Any], param: str) ->
         response = await client.post("/v1/chat/completions", json=QUESTION | fields)
         assert (response.status_code, response.json()["error"]["param"]) == (400, param)
         assert edge.relay.turns == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"best_of": 1, "n": 2}, "best_of"),
+        ({"best_of": 2, "stream": True}, "best_of"),
+        ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
+        ({"min_tokens": 17}, "min_tokens"),
+    ],
+)
+async def test_completions_that_contradict_themselves(
+    nats_url: str, fields: dict[str, Any], param: str
+) -> None:
+    async with (
+        running_edge(nats_url) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
+    ):
+        response = await client.post("/v1/completions", json={"model": "auto", "prompt": "Say"} | fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)

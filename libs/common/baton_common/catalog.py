@@ -99,6 +99,9 @@ class CatalogModel:
     """None: as its chat template shows."""
     generation: Mapping[str, float]
     """Sampling where a request names none: written into the model's generation_config.json."""
+    default_max_tokens: int | None
+    """Bound of an answer whose client names none, so that a small model can't run to the end of its context.
+    None: as the engine worker's own setting says."""
     price: Price
     """What its tokens cost; nothing where the catalog names no price."""
 
@@ -232,6 +235,7 @@ def _model(name: str, table: Table) -> CatalogModel:
         source=source,
         tool_format=_tool_format(table),
         generation=MappingProxyType(_generation(table.optional_table("generation"))),
+        default_max_tokens=table.optional_positive("default_max_tokens"),
         price=read_price(table.optional_table("price")),
     )
 

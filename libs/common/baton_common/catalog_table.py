@@ -53,6 +53,9 @@ class Table:
             raise self.fail(key, f"must be above 0, is {value}")
         return value
 
+    def optional_positive(self, key: str) -> int | None:
+        return self.positive(key) if key in self.values else None
+
     def flag(self, key: str, default: bool | None = None) -> bool:
         return cast("bool", self.get(key, bool, default))
 

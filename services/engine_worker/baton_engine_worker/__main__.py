@@ -58,7 +58,7 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
         tokens = PromptTokens(engine, dialect)
         ends = RecentEnds(bus, node.leases, node.clock)
-        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, ends, settings.default_max_tokens)
+        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, ends, settings.answer_bound)
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),

@@ -7,11 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from baton_common.catalog import catalog_of
 from baton_common.settings import ServiceSettings
 from baton_engine import EngineConfig, NgramSpeculation
 from baton_engine_worker.dialect import ToolFormatChoice
 
 _MB = 1024 * 1024
+DEFAULT_MAX_TOKENS = 1024
 
 
 class Settings(ServiceSettings):
@@ -19,8 +21,9 @@ class Settings(ServiceSettings):
     """Name under which the model is served; a name of the catalog, or any other."""
     model_path: Path | None = None
     """Hugging Face folder or .gguf file; by default the one that `baton models pull` made."""
-    default_max_tokens: int = Field(default=1024, ge=1)
-    """Bound of an answer whose client gave none; the context may leave less."""
+    default_max_tokens: int | None = Field(default=None, ge=1)
+    """Bound of an answer whose client gave none; the context may leave less. Else the catalog's word on this
+    model, else 1024."""
     tool_format: ToolFormatChoice = "auto"
     """How the model writes tool calls, where neither the catalog nor its chat template tells."""
     engine_dtype: str = "auto"
@@ -51,6 +54,11 @@ class Settings(ServiceSettings):
     """ngram: tokens are guessed from the request's own text while few requests run. Answers stay the same."""
     engine_stuck_seconds: float = Field(default=60.0, gt=0)
     """An engine with work whose step has not ended for this long has failed."""
+
+    @property
+    def answer_bound(self) -> int:
+        known = catalog_of(self.home).models.get(self.model)
+        return self.default_max_tokens or (known and known.default_max_tokens) or DEFAULT_MAX_TOKENS
 
     @property
     def path(self) -> Path:

@@ -71,6 +71,11 @@ def test_a_good_text_is_read() -> None:
         ("context_length = 64", "context_length = 0", "models.tiny.context_length"),
         ("context_length = 64", 'context_length = "64"', "models.tiny.context_length"),
         ("default_pull = true", "default_pull = 1", "models.tiny.default_pull"),
+        (
+            "default_pull = true",
+            "default_pull = true\ndefault_max_tokens = 0",
+            "models.tiny.default_max_tokens",
+        ),
         ('size_class = "small"', 'size_class = "huge"', "models.tiny.size_class"),
         ('"' + "0" * 64 + '"', '"abc"', "models.tiny.file.sha256"),
         ("size_bytes = 7", "size_bytes = -1", "models.tiny.source.parts[0].size_bytes"),

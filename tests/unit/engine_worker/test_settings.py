@@ -28,3 +28,12 @@ def test_speculation_is_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings(model="tiny").engine_config().speculation is None
     monkeypatch.setenv("BATON_ENGINE_SPECULATION", "ngram")
     assert Settings(model="tiny").engine_config().speculation == NgramSpeculation()
+
+
+def test_the_bound_of_an_answer_is_the_operators_then_the_catalogs_then_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Settings(model="my-own-model").answer_bound == 1024
+    assert Settings(model="smollm2-135m").answer_bound == 512
+    monkeypatch.setenv("BATON_DEFAULT_MAX_TOKENS", "77")
+    assert Settings(model="smollm2-135m").answer_bound == 77
