@@ -54,7 +54,7 @@ def _end_of(one: Asked) -> str:
 def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
     system = LiveSystem(
         home, "--no-large", "--replicas", str(NUM_REPLICAS), BATON_ENGINE_KV_MEMORY_MB="256",
-        BATON_ENGINE_DTYPE="float32", BATON_DRAIN_SECONDS="2",
+        BATON_ENGINE_DTYPE="float32",
     )  # fmt: skip
     system.start()
     try:

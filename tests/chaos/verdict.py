@@ -17,9 +17,11 @@ from baton_cli.keys import Operator
 from baton_cli.reconcile.collecting import collect
 from baton_cli.reconcile.differences import differences
 from tests.chaos.clients import Asked
+from tests.system.client import question
 from tests.system.live_system import LiveSystem
 
 REST_SECONDS = 90.0
+LIMITS_SECONDS = 40.0
 BUSY_BOOKS_SECONDS = 30.0
 COMPARED = ("lost row", "tokens", "doubled", "bill")
 """Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
@@ -31,7 +33,7 @@ def problems(system: LiveSystem, key: str, asked: list[Asked], *, began: float) 
         *_of_rest(system),
         *_of_bills(system, key, asked),
         *_of_witnesses(system, began),
-        *_of_limits(system),
+        *_of_limits(system, key),
     ]
 
 
@@ -95,14 +97,17 @@ def _of_witnesses(system: LiveSystem, began: float) -> Iterator[str]:
             yield f"{one.kind}: {one.request_id} {one.text}"
 
 
-def _of_limits(system: LiveSystem) -> Iterator[str]:
-    """Seats and money that requests held are given back."""
-    give_up_at = time.monotonic() + 30
+def _of_limits(system: LiveSystem, key: str) -> Iterator[str]:
+    """Seats and money that requests held are given back; those of an edge that died, when its lease is over
+    and somebody asks."""
+    give_up_at = time.monotonic() + LIMITS_SECONDS
+    asked = {"authorization": f"Bearer {key}", "cache-control": "no-cache"}
     while held := asyncio.run(_held(system)):
         if time.monotonic() > give_up_at:
             yield f"limits: still held is {held}"
             return
-        time.sleep(1)
+        system.post(question("Still there?", stream=False, max_tokens=1), **asked)
+        time.sleep(2)
 
 
 async def _held(system: LiveSystem) -> dict[str, Any]:
