@@ -29,8 +29,9 @@ class Results:
         return dict(vars(self))
 
 
-async def write_results(store: OfflineStore, record: BatchRecord, now: float) -> Results:
-    """Raises RequestFailed while the store is away."""
+async def write_results(store: OfflineStore, record: BatchRecord, now: float) -> Results | None:
+    """None if the batch is over: another process has written them, and has removed the lines since then. Raises
+    RequestFailed while the store is away."""
     with (
         cast("IO[bytes]", SpooledTemporaryFile(_IN_MEMORY_BYTES)) as good,
         cast("IO[bytes]", SpooledTemporaryFile(_IN_MEMORY_BYTES)) as bad,
@@ -40,6 +41,9 @@ async def write_results(store: OfflineStore, record: BatchRecord, now: float) ->
             fine = succeeded(result)
             counts[fine] += 1
             (good if fine else bad).write(result + b"\n")
+        present = await store.batch(record.tenant.tenant_id, record.id)
+        if present is None or not present.is_active:
+            return None
         output = await _write(store, record, record.output_file_id, "output", good, now)
         errors = await _write(store, record, record.error_file_id, "error", bad, now)
     return Results(counts[True], counts[False], output, errors)

@@ -245,9 +245,11 @@ class BatchRun:
 
     async def _finish(self, ending: Ending) -> None:
         await self._name_files(ending)
-        results = (await write_results(self._store, self._record, self._wall())).changes()
         now = self._wall()
-        await self._change(lambda present: present.now(ending, now, **results))
+        results = await write_results(self._store, self._record, now)
+        if results is None:
+            return
+        await self._change(lambda present: present.now(ending, now, **results.changes()))
         await self._store.drop_lines(self._record.id)
         log.info("%s is %s", self._record.id, ending)
 
