@@ -30,7 +30,7 @@ class Results:
 
 
 async def write_results(store: OfflineStore, record: BatchRecord, now: float) -> Results | None:
-    """None if the batch is over: another process has written them, and has removed the lines since then. Raises
+    """None if the batch is over: another process has written them, and dropped the lines since then. Raises
     RequestFailed while the store is away."""
     with (
         cast("IO[bytes]", SpooledTemporaryFile(_IN_MEMORY_BYTES)) as good,
