@@ -1,0 +1,34 @@
+"""The edge's own NATS user may do with the bucket of limits what limits need."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from baton_common.nats_bus import NatsBus
+from baton_contracts.limits import LimitRule, rule_entry
+from baton_contracts.subjects import BUCKET_LIMITS
+from baton_edge_api.bucket_watch import open_bucket, watch_bucket
+from baton_edge_api.limits.bucket import Conflict, NatsBucket
+from baton_edge_api.limits.rules import RuleBook
+from tests.support.restricted_nats import RestrictedNats
+
+
+async def test_the_edge_reads_replaces_and_watches(relay_nats: RestrictedNats) -> None:
+    bus: NatsBus = await relay_nats.connect("edge_api")
+    rules = RuleBook(lambda _: None)
+    watching = asyncio.create_task(watch_bucket(bus, BUCKET_LIMITS, "rule.>", rules))
+    try:
+        bucket = NatsBucket(bus)
+        assert await bucket.read("use.key.k1") == (b"", 0)
+        revision = await bucket.replace("use.key.k1", b"one", 0)
+        assert await bucket.read("use.key.k1") == (b"one", revision)
+        with pytest.raises(Conflict):
+            await bucket.replace("use.key.k1", b"two", revision + 7)
+        await asyncio.wait_for(rules.first_sync.wait(), 5)
+        store = await open_bucket(bus.jetstream, BUCKET_LIMITS)
+        await store.put(rule_entry("model.m"), LimitRule(concurrent=1).encode())
+    finally:
+        watching.cancel()
+        await bus.close()
