@@ -135,14 +135,17 @@ async def run_load(
     stream: bool,
     going_on: Callable[[int], bool],
     first_number: int = 0,
+    ramp_seconds: float = 0.0,
 ) -> list[Answer]:
-    """`width` connections ask while `going_on(how many were asked)`. Raises LoadFailed."""
+    """`width` connections ask while `going_on(how many were asked)`, the last one `ramp_seconds` after the
+    first. Raises LoadFailed."""
     marks = (b"word0", b"[DONE]") if stream else (b"word0", b"word31")
     answers: list[Answer] = []
     asked = 0
 
-    async def one_connection() -> None:
+    async def one_connection(delay: float) -> None:
         nonlocal asked
+        await asyncio.sleep(delay)
         loop = asyncio.get_running_loop()
         _, reader = await loop.create_connection(lambda: _Reader(marks), "127.0.0.1", place.port)
         try:
@@ -155,8 +158,8 @@ async def run_load(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(width):
-                group.create_task(one_connection())
+            for number in range(width):
+                group.create_task(one_connection(ramp_seconds * number / width))
     except* (LoadFailed, OSError, TimeoutError) as failed:
         raise LoadFailed(repr(failed.exceptions[0])) from None
     return answers

@@ -12,6 +12,8 @@ from bench.gateway.upstream import NUM_CHUNKS
 
 WARM_UP = 60
 MANY = 50
+RAMP_SECONDS = 2.0
+"""Until all the open streams are there."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,17 @@ async def _at_once(
 
 
 async def _open_streams(system: Running, plan: Plan) -> tuple[list[Answer], float]:
-    """All at once, a chunk every PACED_MS: none may stall, and memory must not grow with what flows."""
+    """All open together, a chunk every PACED_MS: none may stall, and memory must not grow with what flows."""
     place = replace(system.place, model=PACED)
     count = plan.open_streams
-    answers = await run_load(place, width=count, stream=True, going_on=_count(count), first_number=5_000_000)
+    answers = await run_load(
+        place,
+        width=count,
+        stream=True,
+        going_on=_count(count),
+        first_number=5_000_000,
+        ramp_seconds=RAMP_SECONDS,
+    )
     assert PACED_MS * NUM_CHUNKS < 60_000
     return answers, system.memory_mb()
 
