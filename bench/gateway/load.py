@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -24,6 +24,8 @@ class Place:
     port: int
     key: str
     model: str
+    more: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Further fields of each request."""
 
     def request(self, number: int, *, stream: bool) -> bytes:
         """Every question is another one, so that no cache answers it."""
@@ -34,6 +36,7 @@ class Place:
                 "temperature": 0,
                 "max_tokens": 64,
                 "stream": stream,
+                **self.more,
             }
         ).encode()
         head = (

@@ -62,7 +62,8 @@ def upstream() -> Generator[Running]:
 
 @contextmanager
 def baton(folder: Path, upstream_port: int, *, plain: bool) -> Generator[Running]:
-    """Edge and gateway alone, or all ten stops with the upstream in the engine's place."""
+    """Edge and gateway alone, or all ten stops with the upstream in the engine's place. There without a search
+    in documents, which is no part of a gateway's work."""
     home, port, key = folder / "home", free_port(), f"sk-{secrets.token_hex(16)}"
     home.mkdir()
     (home / "catalog.toml").write_text(
@@ -78,7 +79,7 @@ def baton(folder: Path, upstream_port: int, *, plain: bool) -> Generator[Running
     log = folder / "baton.log"
     with _process(command, environment, log) as process:
         _wait(process, port, "/healthz", log)
-        place = Place(port, key, MODEL)
+        place = Place(port, key, MODEL, {} if plain else {"retrieval": "off"})
         _set_limits(home)
         _wait_for_answer(process, place, log)
         ours = ("baton_edge_api", "baton_llm_gateway", "nats-server") if plain else ()

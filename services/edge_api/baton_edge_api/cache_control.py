@@ -37,9 +37,10 @@ def cache_wish(cache_control: str | None, ttl: str | None) -> CacheWish | None:
     RequestFailed for a time to live that is none."""
     if cache_control is None and ttl is None:
         return None
-    directives = dict(
-        part.strip().lower().partition("=")[::2] for part in (cache_control or "").split(",") if part.strip()
-    )
+    directives: dict[str, str] = {}
+    for part in (cache_control or "").split(","):
+        name, _, value = part.strip().lower().partition("=")
+        directives[name] = value
     if "no-store" in directives:
         return CacheWish(store=False)
     max_age = 0.0 if "no-cache" in directives else _seconds(directives.get("max-age", ""))

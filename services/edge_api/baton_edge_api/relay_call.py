@@ -135,8 +135,10 @@ class RelayCall:
             frame = await self._next()
             if isinstance(frame, Prologue):
                 self.prologue = frame
-                guards = () if self._plain else (("output_guardrails", frame.guard),)
-                self._watch(*guards, ("llm_gateway", frame.gateway))
+                holders: list[tuple[Service, str]] = [("llm_gateway", frame.gateway)]
+                if not self._plain:
+                    holders.append(("output_guardrails", frame.guard))
+                self._watch(*holders)
                 return frame
             if isinstance(frame, Held):
                 self._now_held_by(frame.stop, frame.sender)

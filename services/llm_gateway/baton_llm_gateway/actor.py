@@ -72,14 +72,14 @@ class Gateway:
             self.providers,
             flight,
         )
-        last: Attempt | None = None
+        ended: Attempt | None = None
         try:
-            last = await relay.run()
+            last = ended = await relay.run()
             if key and last.outcome == "finished" and last.model == choice.model:
                 self._remember(key, last, handoff.chat.cache_ttl or rules.ttl_seconds)
         finally:
             if flight and shared_key:
-                self.flights.end(shared_key, flight, last)
+                self.flights.end(shared_key, flight, ended)
         _describe(ctx, last)
         await relay.see_stored()
         if error := relay.error_past_the_guard(last):
