@@ -62,8 +62,8 @@ def upstream() -> Generator[Running]:
 
 @contextmanager
 def baton(folder: Path, upstream_port: int, *, plain: bool) -> Generator[Running]:
-    """Edge and gateway alone, or all ten stops with the upstream in the engine's place. There without a search
-    in documents, which is no part of a gateway's work."""
+    """Edge and gateway alone, or all ten stops with the upstream in the engine's place. There without a
+    search in documents, which is no part of a gateway's work."""
     home, port, key = folder / "home", free_port(), f"sk-{secrets.token_hex(16)}"
     home.mkdir()
     (home / "catalog.toml").write_text(
