@@ -147,7 +147,9 @@ class EngineRun:
         prompt = await self._worker.tokens.of_work(work)
         request = await self._with_grammar(prompt)
         self._answers.tell_tokens(
-            request.prompt_token_ids or (), work.sampling, resumed=bool(work.resume_token_ids)
+            request.prompt_token_ids or (),
+            work.sampling,
+            resumed=bool(work.resume_token_ids or work.resume_others),
         )
         self._grammar.check()
         admission = engine.submit(request, self._worker.bridge.on_delta(self._deltas.put_nowait))
