@@ -86,6 +86,7 @@ SAMPLING = prompt.Sampling(
 )
 USAGE = frames.Usage(prompt_tokens=42, cached_tokens=16, completion_tokens=9)
 _FRAME: dict[str, Any] = {"request_id": REQUEST_ID, "attempt": 1, "sender": "engine_worker-11223344"}
+_OTHER_FRAME: dict[str, Any] = _FRAME | {"request_id": OTHER_REQUEST_ID}
 
 EXAMPLES: dict[str, WireModel] = {
     "PromptHandoff": handoffs.PromptHandoff(envelope=ENVELOPE, chat=CHAT),
@@ -209,7 +210,7 @@ EXAMPLES: dict[str, WireModel] = {
     "FrameBatch": frames.FrameBatch(
         frames=(
             frames.Data(**_FRAME, seq=7, text=" seat"),
-            frames.Data(**_FRAME | {"request_id": OTHER_REQUEST_ID}, seq=3, text="No"),
+            frames.Data(**_OTHER_FRAME, seq=3, text="No"),
         )
     ),
     "Resent": frames.Resent(available=True, frames=(frames.Data(**_FRAME, seq=7, text=" seat"),)),
