@@ -20,7 +20,7 @@ from bench.routing.simulation import Simulation
 from bench.routing.traffic import LOADS, arrivals
 
 RESULTS = Path(__file__).parents[1] / "results" / "routing.json"
-SIMULATED = {4: 2000, 64: 6000, 1000: 3000}
+SIMULATED = {4: 2000, 64: 6000, 1000: 2000}
 QUICK = {4: 600, 64: 1500}
 LOADS_AT_1000 = ("shared", "cold")
 Row = dict[str, object]
@@ -32,9 +32,8 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=4, help="real ones; 0: simulate only")
     parser.add_argument("--only-real", action="store_true")
     options = parser.parse_args()
-    fresh: dict[str, object] = {"command": "python -m bench.routing"}
     if not options.only_real:
-        fresh["simulated"] = simulate(QUICK if options.quick else SIMULATED)
+        simulate(QUICK if options.quick else SIMULATED)
     if options.replicas:
         with neighbours() as others:
             load = RealLoad(options.replicas)
@@ -42,15 +41,18 @@ def main() -> None:
             refusals = asyncio.run(measure_refusals())
         print_table(real)
         print_table([refusals])
-        fresh |= {"real": real, "refusals": refusals}
-        fresh["neighbours"] = {"cores": others.cores, "load_average": others.load_average}
-        fresh["machine"] = describe()
+        around = {"cores": others.cores, "load_average": others.load_average}
+        keep({"real": real, "refusals": refusals, "neighbours": around, "machine": describe()})
+
+
+def keep(found: dict[str, object]) -> None:
+    """Beside what an earlier run of the other half found."""
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    kept |= fresh
+    kept |= {"command": "python -m bench.routing"} | found
     RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
-def simulate(sizes: dict[int, int]) -> list[Row]:
+def simulate(sizes: dict[int, int]) -> None:
     rows: list[Row] = []
     for num_replicas, count in sizes.items():
         for load in LOADS_AT_1000 if num_replicas == 1000 else LOADS:
@@ -64,7 +66,7 @@ def simulate(sizes: dict[int, int]) -> list[Row]:
                     {"replicas": num_replicas, "load": load, "policy": name, **row, "took_s": seconds}
                 )
             print_table(rows[begun:])
-    return rows
+            keep({"simulated": rows})
 
 
 def print_table(rows: list[Row]) -> None:

@@ -37,7 +37,7 @@ def engine_workers(url: str, model: str, count: int) -> Generator[None]:
         "BATON_ENGINE_THREADS": threads,
         "OMP_NUM_THREADS": threads,
         "BATON_ENGINE_MEMORY_SHARE": f"{1 / count:.4f}",
-        "BATON_LOG_LEVEL": "WARNING",
+        "BATON_LOG_LEVEL": "ERROR",
     }
     with ExitStack() as processes:
         for _ in range(count):
