@@ -100,6 +100,23 @@ async def test_a_replica_that_is_asked_to_leave_hands_back_what_it_can_not_finis
     assert rows == [(leaving.instance, "migrated", "shutting_down"), (other.instance, "finished", None)]
 
 
+async def test_a_replica_that_lost_sight_of_us_and_stopped_is_no_cancel(memory_stage: Stage) -> None:
+    """As after a gateway that was frozen for longer than a lease."""
+    stage = memory_stage
+    request_id, first, second, [_, other] = await begun(stage, 2)
+    first.cancel(first.running[0].asked.request_id)
+    await settled(lambda: bool(second.waiting))
+    for _ in WORDS[2:]:
+        second.step()
+    heard = await stage.listen(request_id)
+
+    assert (heard.text, heard.error) == ("".join(WORDS), None)
+    await settled(lambda: len(stage.records) == 2)
+    rows = [(row.outcome, row.finish_reason, row.error_code) for row in stage.records]
+    assert rows == [("migrated", None, "stop_lost"), ("finished", "stop", None)]
+    assert stage.records[1].replica == other.instance
+
+
 async def test_the_answer_of_two_engines_is_cached_as_one(memory_stage: Stage) -> None:
     stage = memory_stage
     request_id, first, second, _ = await begun(stage, 3, sampling=Sampling(temperature=0))

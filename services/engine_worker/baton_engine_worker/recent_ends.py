@@ -72,7 +72,7 @@ class RecentEnds:
         oldest = self._clock.monotonic() - KEPT_SECONDS
         records = [record for ended_at, record in self._gateways.pop(gateway).ends if ended_at >= oldest]
         if records:
-            log.warning("%s is gone: %d ledger rows are stored in its place", gateway, len(records))
+            log.info("%s is gone: %d ledger rows are stored in its place", gateway, len(records))
             spawn(self._store(records))
 
     async def _store(self, records: list[UsageRecord]) -> None:

@@ -124,6 +124,11 @@ class Attempt:
         """Given up by its client, and the engine's own last word did not come."""
         self.outcome, self.finish_reason = "cancelled", "cancelled"
 
+    def give_up(self, error: ErrorBody) -> None:
+        """Its engine stopped of itself: what it said last is no end of the answer."""
+        self.fail(error)
+        self.finish_reason, self.confirmed = None, False
+
     def next(self, model: str, started_at: float) -> Attempt:
         """The one after this: behind what was sent, or, if nothing was, from the start."""
         later = Attempt(self.number + 1, model, started_at, tee=self.tee)

@@ -128,8 +128,7 @@ class Relay:
         if self._guard_lost:
             return last.error or _guard_lost(self._guard)
         if last.outcome == "cancelled" and not self._cancellation.is_set:
-            text = f"Replica {last.replica} gave the request up: it lost sight of the edge or the guard."
-            return ErrorBody(code="stop_lost", message=text, stop="engine_worker")
+            return _lost_sight(last.replica or "")
         return None
 
     async def see_stored(self) -> None:
@@ -219,9 +218,17 @@ class Relay:
             raise
         finally:
             unwatch()
+        if attempt.outcome == "cancelled" and await self._nobody_cancelled():
+            attempt.give_up(_lost_sight(ack.instance))
         if attempt.error:
             self._failed_replicas.append(ack.instance)
             await self._tell_engine("superseded", attempt.number)
+
+    async def _nobody_cancelled(self) -> bool:
+        """The engine stopped because it lost sight of one of us, and there still is a client to answer."""
+        if self._cancellation.is_set or await self._cancellation.within(OVERTAKEN_SECONDS):
+            return False
+        return self._ctx.node.leases.is_alive(self._ctx.envelope.edge)
 
     async def _call_provider(self, attempt: Attempt, leg: Leg) -> None:
         if self._is_given_up():
@@ -365,6 +372,11 @@ def _cache_salt(tenant_id: str, asked: str) -> str:
 def _too_late() -> ErrorBody:
     text = "The request was not answered before its deadline."
     return ErrorBody(code="deadline_exceeded", message=text, stop="llm_gateway")
+
+
+def _lost_sight(replica: str) -> ErrorBody:
+    text = f"Replica {replica} gave the request up: it lost sight of those who wait for the answer."
+    return ErrorBody(code="stop_lost", message=text, stop="engine_worker")
 
 
 def _guard_lost(instance: str) -> ErrorBody:
