@@ -140,6 +140,17 @@ async def test_a_form_that_breaks_off_is_400(client: httpx.AsyncClient) -> None:
         assert (await client.post("/v1/files", content=body, headers=headers)).status_code == 400
 
 
+async def test_hostile_forms_are_refused_never_a_failure(client: httpx.AsyncClient) -> None:
+    named = b'Content-Disposition: form-data; name="file"; filename="a"'
+    part = b"--x\r\n" + named + b"\r\nContent-Type: \xff\r\n\r\nx\r\n--x--"
+    many = b"--x\r\n" + b"A: b\r\n" * 5000
+    for media_type in (b'boundary=""', b"boundary=" + b"x" * 500, b"charset=utf-7; boundary=x", b";;;"):
+        for body in (part, many, b"\x00" * 100):
+            headers = {b"content-type": b"multipart/form-data; " + media_type}
+            response = await client.post("/v1/files", content=body, headers=headers)
+            assert response.status_code == 400, (media_type, body[:30], response.text)
+
+
 async def test_a_tenants_files_have_a_bound_together(client: httpx.AsyncClient) -> None:
     first = (await upload(client, b"x" * 2_500_000)).json()
     assert error_of(await upload(client, b"x" * 2_000_000)) == (413, "request_too_large", "file")
