@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from baton_contracts.prompt import Sampling
 from baton_contracts.spans import Span
 from baton_engine import AsyncEngine
@@ -9,7 +11,7 @@ from tests.support.relay_stage import Stage, question, settled
 from tests.support.tiny_model import tiny_config, tiny_parts
 
 SAMPLING = Sampling(temperature=0, max_tokens=4, ignore_eos=True)
-LONG = question("All that is gold does not glitter, not all those who wander are lost. " * 2)
+LONG = question("All that is gold does not glitter, not all those who wander are lost. " * 3)
 
 
 async def dispatch_span(stage: Stage, request_id: str) -> Span:
@@ -21,7 +23,9 @@ async def dispatch_span(stage: Stage, request_id: str) -> Span:
 
 
 async def test_a_second_question_goes_where_the_first_was_computed(stage: Stage) -> None:
-    await stage.whole(*(AsyncEngine(tiny_config(), tiny_parts()) for _ in range(2)))
+    for _ in range(2):
+        await stage.worker(AsyncEngine(tiny_config(), tiny_parts()))
+    await asyncio.gather(stage.guard(), stage.router(router_tokens_seconds=5.0), stage.gateway())
     replicas: list[str] = []
     for _ in range(2):
         heard = await stage.ask(prompt=LONG, sampling=SAMPLING, use_cache=False)
