@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test soak chaos parity compose-test check format bench bench-peers \
+.PHONY: help install install-dev up test api-test soak chaos parity compose-test check format bench bench-peers \
 	bench-routing bench-gateway clean
 
 help: ## List the targets
@@ -25,6 +25,9 @@ up: install ## Start the whole system (ARGS="--no-large" etc. go to `baton up`)
 test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x" etc. go to pytest)
 	@$(BATON) models pull --defaults
 	@$(VENV_PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+
+api-test: install-dev ## Ask every operation of the HTTP API what its document allows and what not (minutes)
+	@$(VENV_PYTHON) -m pytest -m soak -s $(or $(ARGS),tests/pipeline/test_api_document.py)
 
 soak: install-dev ## The long tests of the running system: kills under load, many at once, both models
 	@$(BATON) models pull --defaults

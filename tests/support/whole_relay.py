@@ -69,7 +69,9 @@ class WholeRelay:
 
 
 @asynccontextmanager
-async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[WholeRelay, None]:
+async def whole_relay(
+    nats_url: str, home: Path, engine: Any, *, vector_size: int = 384
+) -> AsyncGenerator[WholeRelay, None]:
     edge = EdgeSettings.model_validate({"port": 0, "dev_key": KEY, "home": home})
     key = new_key()
     guard = GuardSettings.model_validate({"vault_key": key})
@@ -82,7 +84,9 @@ async def whole_relay(nats_url: str, home: Path, engine: Any) -> AsyncGenerator[
         "inference_router": lambda node, bus: wire_router(RouterSettings(), node, bus),
         "llm_gateway": lambda node, bus: wire_gateway(GatewaySettings(home=home), node, bus),
         "input_guardrails": _wire_input_guard(vault),
-        "prompt_builder": wire_builder(BuilderSettings(home=home, seed_documents=False)),
+        "prompt_builder": wire_builder(
+            BuilderSettings(home=home, seed_documents=False, vector_size=vector_size)
+        ),
         "edge_api": wire_edge(edge, sock),
     }
     async with AsyncExitStack() as stack:

@@ -34,7 +34,21 @@ def build_app(
     side: SideEndpoints,
     metrics: Metrics,
 ) -> ASGIApp:
-    routes = [
+    routes = routes_of(chat, completions, responses, stored, embeddings, offline, side)
+    return Front(_Routes(routes, chat), metrics, chat.is_in_flight)
+
+
+def routes_of(
+    chat: RelayEndpoint,
+    completions: RelayEndpoint,
+    responses: RelayEndpoint,
+    stored: StoredResponses,
+    embeddings: EmbeddingsEndpoint,
+    offline: Offline,
+    side: SideEndpoints,
+) -> list[Route]:
+    """All of them are in the OpenAPI document."""
+    return [
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/responses", responses, methods=["POST"]),
@@ -68,7 +82,6 @@ def build_app(
         Route("/ui", side.page),
         Route("/ui/{path:path}", side.page),
     ]
-    return Front(_Routes(routes, chat), metrics, chat.is_in_flight)
 
 
 class _Routes:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from baton_common.errors import RequestFailed
 from baton_contracts.openai_completions import MAX_PROMPTS, CompletionRequest
 from baton_contracts.prompt import ChatRequest, Message, Part
@@ -19,7 +17,8 @@ from baton_edge_api.generation_mapping import check_generation, sampling_of
 from baton_edge_api.parameters import COMPLETION_NOT_SERVED
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.validation import check_served, explain, ignored_names
+from baton_edge_api.typed_body import typed
+from baton_edge_api.validation import check_served, ignored_names
 
 DEFAULT_MAX_TOKENS = 16
 """As the OpenAI specification says."""
@@ -35,10 +34,7 @@ def read_completion(raw: object, *, strict: bool, max_text_chars: int) -> Comple
     """Raises RequestFailed, naming the parameter."""
     if not isinstance(raw, dict):
         raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
-    try:
-        wire = CompletionRequest.model_validate(raw)
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False)[0]) from None
+    wire = typed(CompletionRequest, raw)
     check_served(wire, COMPLETION_NOT_SERVED)
     max_tokens = DEFAULT_MAX_TOKENS if wire.max_tokens is None else wire.max_tokens
     check_generation(wire, max_tokens)

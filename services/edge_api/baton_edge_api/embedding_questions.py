@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import ValidationError
-
 from baton_common.errors import RequestFailed
 from baton_contracts.heartbeats import EmbeddingModel
 from baton_contracts.openai_embeddings import EmbeddingRequest
 from baton_contracts.queries import MAX_TEXTS, EmbedQuery
-from baton_edge_api.json_text import NotJson, parse_json
-from baton_edge_api.validation import explain, ignored_names
+from baton_edge_api.typed_body import parsed, typed
+from baton_edge_api.validation import ignored_names
 
 _QUESTION_TOKENS = 4096
 """About so many go into one question: an embedder of one thread answers it well within its time."""
@@ -26,12 +24,7 @@ def read_embeddings(
     body: bytes, *, strict: bool, max_text_chars: int
 ) -> tuple[EmbeddingRequest, tuple[str, ...]]:
     """The request, and the names in it that have no effect. Raises RequestFailed, naming the parameter."""
-    try:
-        wire = EmbeddingRequest.model_validate(parse_json(body))
-    except NotJson as error:
-        raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False)[0]) from None
+    wire = typed(EmbeddingRequest, parsed(body))
     total = sum(len(item) for item in wire.input if isinstance(item, str))
     if total > max_text_chars:
         text = f"The request holds {total} characters of text; at most {max_text_chars} are accepted."

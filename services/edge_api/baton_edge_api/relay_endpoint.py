@@ -17,12 +17,12 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
 from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
-from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.limits.admission import Asked
 from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
 from baton_edge_api.relay_answer import RelayAnswer, RelayParts
 from baton_edge_api.request_trace import RequestTrace
+from baton_edge_api.typed_body import parsed
 
 _BIG_BODY = 256 * 1024
 """Parsed in a thread, so that other streams go on."""
@@ -101,11 +101,7 @@ class RelayEndpoint:
         return question.with_chat(**wish.fields) if wish and wish.fields else question
 
     def _understand(self, body: bytes) -> Question:
-        try:
-            raw = parse_json(body)
-        except NotJson as error:
-            raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-        question = self._read_json(raw)
+        question = self._read_json(parsed(body))
         if self._parts.settings.plain_gateway:
             _check_plain(question)
         return question

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import orjson
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,15 +34,14 @@ from baton_edge_api.answers import NO_STORE, Answer, HeaderList, error_object, j
 from baton_edge_api.body import read_body
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.exchange import exchange_of
-from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import CONTENT_TYPE, Metrics
 from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_questions import ask
+from baton_edge_api.typed_body import parsed, typed
 from baton_edge_api.usage_question import sums_object, sums_query
-from baton_edge_api.validation import explain
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -134,8 +133,9 @@ class SideEndpoints:
         raise RequestFailed.because("model_not_found", text, param="model")
 
     async def traces(self, request: Request) -> Response:
-        query = request.url.query
-        return await self._trace(request, f"/v1/traces?{query}" if query else "/v1/traces")
+        limit = request.query_params.get("limit")
+        asked = "" if limit is None else f"?limit={quote(limit[:8], safe='')}"
+        return await self._trace(request, f"/v1/traces{asked}")
 
     async def trace(self, request: Request) -> Response:
         self._tenant(request)
@@ -180,7 +180,7 @@ class SideEndpoints:
             seconds=self.settings.body_timeout,
         )
         exchange_of(request.scope).body_read = True
-        document = _read_document(body)
+        document = typed(DocumentRequest, parsed(body))
         query = IngestQuery(
             tenant_id=tenant.tenant_id,
             source=document.source,
@@ -242,12 +242,3 @@ def _request_id(raw: str, param: str) -> str:
         text = f"{param} must be a request id: 32 hex digits or a UUID."
         raise RequestFailed.because("invalid_value", text, param=param)
     return parsed
-
-
-def _read_document(body: bytes) -> DocumentRequest:
-    try:
-        return DocumentRequest.model_validate(parse_json(body))
-    except NotJson as error:
-        raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False)[0]) from None

@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Set
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel
 
 from baton_common.errors import RequestFailed
-from baton_contracts.errors import ErrorCode
-from baton_contracts.openai_base import TAG_MARK
 from baton_contracts.openai_generation import GenerationRequest
-from baton_contracts.openai_requests import UNKNOWN_ROLE, AssistantMessage, ChatCompletionRequest
+from baton_contracts.openai_requests import AssistantMessage, ChatCompletionRequest
 from baton_contracts.prompt import ChatRequest
 from baton_edge_api.chat_form import chat_form
 from baton_edge_api.chat_mapping import chat_request
@@ -26,53 +23,9 @@ from baton_edge_api.parameters import CHAT_NOT_SERVED, INSTEAD, NO_EFFECT, NOT_S
 from baton_edge_api.refusals import bad_value, not_served
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.tools import check_calls
+from baton_edge_api.typed_body import typed
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_OTHER_PARTS = ("image_url", "input_audio", "file", "refusal", "video_url", "audio_url")
-_OTHER_TOOLS = ("custom", "web_search", "file_search", "code_interpreter", "image_generation", "mcp")
-_OTHER_FORMATS = ("grammar", "python", "structural_tag")
-_OTHER_RESPONSE_PARTS = ("input_image", "input_file", "input_audio")
-_OTHER_RESPONSE_TOOLS = (
-    "web_search_preview",
-    "computer",
-    "computer_use_preview",
-    "local_shell",
-    "shell",
-    "apply_patch",
-    "tool_search",
-    "namespace",
-)
-_OTHER_ITEMS = (
-    "file_search_call",
-    "web_search_call",
-    "computer_call",
-    "computer_call_output",
-    "code_interpreter_call",
-    "image_generation_call",
-    "local_shell_call",
-    "local_shell_call_output",
-    "shell_call",
-    "shell_call_output",
-    "apply_patch_call",
-    "apply_patch_call_output",
-    "mcp_list_tools",
-    "mcp_approval_request",
-    "mcp_approval_response",
-    "mcp_call",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "compaction",
-)
-_KNOWN_TYPES = (
-    *_OTHER_PARTS,
-    *_OTHER_TOOLS,
-    *_OTHER_FORMATS,
-    *_OTHER_RESPONSE_PARTS,
-    *_OTHER_RESPONSE_TOOLS,
-    *_OTHER_ITEMS,
-)
-"""Types that others serve: not wrong, but not had here."""
-_TYPE_ERRORS = ("int_from_float", "int_parsing", "float_parsing", "bool_parsing", "model_attributes_type")
 
 
 def chat_reader(settings: EdgeSettings) -> Callable[[object], ChatQuestion]:
@@ -84,11 +37,7 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
     """Raises RequestFailed, naming the parameter."""
     if not isinstance(raw, dict):
         raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
-    try:
-        wire = ChatCompletionRequest.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise explain(first) from None
+    wire = typed(ChatCompletionRequest, raw)
     _check_consistency(wire)
     check_served(wire, CHAT_NOT_SERVED)
     _check_messages(wire)
@@ -102,34 +51,6 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
         conversation_id=wire.conversation_id,
         ignored=ignored_names(wire, strict=strict),
     )
-
-
-def explain(problem: ErrorDetails) -> RequestFailed:
-    """The OpenAI form of one pydantic error. Only names and types go into the message, never values."""
-    kind = problem["type"]
-    param = param_path((*problem["loc"], "role") if kind == UNKNOWN_ROLE else problem["loc"])
-    if kind == "missing":
-        return RequestFailed.because("missing_required_parameter", f"{param} is missing.", param=param)
-    if kind == "literal_error" and param.endswith(".type") and problem["input"] in _KNOWN_TYPES:
-        return not_served(param, f"this type is not served. {_sentence(problem['msg'])}")
-    wrong_type = kind.endswith("_type") or kind in _TYPE_ERRORS
-    code: ErrorCode = "invalid_type" if wrong_type else "invalid_value"
-    return RequestFailed.because(code, f"{param}: {_sentence(problem['msg'])}", param=param)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else text + "."
-
-
-def param_path(loc: tuple[int | str, ...]) -> str:
-    """`messages[0].content[1].type`, as OpenAI names parameters."""
-    path = ""
-    for step in loc:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif not step.startswith(TAG_MARK):
-            path += f".{step}" if path else step
-    return path[:128]
 
 
 def _check_size(chat: ChatRequest, limit: int) -> None:

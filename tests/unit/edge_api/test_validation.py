@@ -9,7 +9,8 @@ import pytest
 
 from baton_common.errors import RequestFailed
 from baton_contracts.prompt import Message, Part, Sampling, Tool, ToolCall, ToolChoice
-from baton_edge_api.validation import ChatQuestion, param_path, read_chat
+from baton_edge_api.typed_body import param_path
+from baton_edge_api.validation import ChatQuestion, read_chat
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -577,3 +578,15 @@ def test_paths_leave_out_the_tags_of_unions() -> None:
         param_path(("messages", 2, "«user»", "content", "«parts»", 0, "type"))
         == "messages[2].content[0].type"
     )
+
+
+def test_a_whole_number_may_be_written_with_a_point_and_a_zero() -> None:
+    """As JSON Schema has it; half a token is none, and what is no number stays as it is."""
+    question = read(max_tokens=8.0, seed=1.0, stop=["1.0"], temperature=1.0)
+    assert (question.chat.sampling.max_tokens, question.chat.sampling.seed) == (8, 1)
+    assert question.chat.sampling.stop == ("1.0",)
+    assert refusal(max_tokens=8.5) == ("invalid_type", "max_tokens")
+    deep: Any = 1.0
+    for _ in range(900):
+        deep = [deep]
+    assert refusal(max_tokens=8.5, tools=deep)[1] == "max_tokens"

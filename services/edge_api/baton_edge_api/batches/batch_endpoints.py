@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import time
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,12 +20,12 @@ from baton_edge_api.batches.records import BatchRecord, new_batch_id
 from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.body import read_body
 from baton_edge_api.exchange import exchange_of
-from baton_edge_api.json_text import NotJson, parse_json
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
-from baton_edge_api.validation import explain, ignored_names
+from baton_edge_api.typed_body import parsed, typed
+from baton_edge_api.validation import ignored_names
 
 _BATCH_ID = re.compile(r"batch_[0-9a-f]{24}")
 _OUTPUT_SECONDS = 30 * 24 * 3600
@@ -111,11 +110,6 @@ def _missing() -> RequestFailed:
 
 
 def _read(body: bytes, *, strict: bool) -> BatchRequest:
-    try:
-        wire = BatchRequest.model_validate(parse_json(body))
-    except NotJson as error:
-        raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False)[0]) from None
+    wire = typed(BatchRequest, parsed(body))
     ignored_names(wire, strict=strict)
     return wire

@@ -11,9 +11,22 @@ from baton_contracts.openai_response_objects import (
     ResponseObject,
 )
 from baton_contracts.openai_responses import ResponseRequest
-from baton_edge_api.openapi_parts import answer, body, content, operation, parameter
+from baton_edge_api.openapi_parts import (
+    LIMITED,
+    answer,
+    body,
+    content,
+    limited_answer,
+    operation,
+    order,
+    page_limit,
+    parameter,
+    request_id,
+)
 
 RESPONSE_MODELS = (ResponseRequest, ResponseObject, ResponseEvent, DeletedResponse, InputItemList)
+
+_STORED = (404, 502, 504)
 
 
 def response_paths() -> dict[str, Any]:
@@ -26,6 +39,7 @@ def response_paths() -> dict[str, Any]:
                 "A stored response.",
                 answer("It.", content("ResponseObject")),
                 key=True,
+                failures=_STORED,
                 parameters=[response_id],
             ),
             "delete": operation(
@@ -33,6 +47,7 @@ def response_paths() -> dict[str, Any]:
                 "Forget a stored response.",
                 answer("It is gone.", content("DeletedResponse")),
                 key=True,
+                failures=_STORED,
                 parameters=[response_id],
             ),
         },
@@ -45,10 +60,11 @@ def _create() -> dict[str, Any]:
     return operation(
         "createResponse",
         "Answer, whole or as typed server-sent events, and store what was answered.",
-        answer("The response; with `stream`, its events. The last one holds the whole response.", told),
+        limited_answer("The response; with `stream`, its events, the last with the whole response.", told),
         key=True,
+        failures=LIMITED,
         requestBody=body("ResponseRequest"),
-        parameters=[parameter("x-request-id", "header", "Your own id: 32 hex digits or a UUID.")],
+        parameters=[request_id("x-request-id", "header", "Your own id: 32 hex digits or a UUID.")],
     )
 
 
@@ -58,10 +74,11 @@ def _input_items(response_id: dict[str, Any]) -> dict[str, Any]:
         "The items that were new in a response's request.",
         answer("A page of them.", content("InputItemList")),
         key=True,
+        failures=_STORED,
         parameters=[
             response_id,
-            parameter("limit", "query", "How many, 1 to 100; 20 if left out."),
-            parameter("order", "query", "`asc`, or `desc` if left out."),
+            page_limit(100, 20),
+            order(),
             parameter("after", "query", "The id of the item before the first one wanted."),
         ],
     )

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pydantic import ValidationError
-
 from baton_common.errors import RequestFailed
 from baton_contracts.openai_responses import LOGPROBS, ResponseRequest
 from baton_contracts.prompt import ChatRequest
@@ -18,7 +16,8 @@ from baton_edge_api.responses.items import Item, Placed, is_cut_call, items_of
 from baton_edge_api.responses.request_mapping import chat_request
 from baton_edge_api.responses.response_question import ResponseQuestion
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.validation import explain, ignored_names
+from baton_edge_api.typed_body import typed
+from baton_edge_api.validation import ignored_names
 
 _NOT_SERVED = frozenset({"prompt", "context_management", "moderation"})
 _NO_EFFECT = frozenset(
@@ -42,10 +41,7 @@ def read_response(raw: object, *, strict: bool, max_text_chars: int) -> Response
     """Raises RequestFailed, naming the parameter."""
     if not isinstance(raw, dict):
         raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
-    try:
-        wire = ResponseRequest.model_validate(raw)
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False)[0]) from None
+    wire = typed(ResponseRequest, raw)
     _check_served(wire)
     _check_consistency(wire)
     items = tuple(items_of(wire.input))

@@ -1,0 +1,30 @@
+"""Every operation of the HTTP API with something real behind it: the whole relay, the books, the trace
+console and the batches in the test's own event loop; the engine and the embedder are scripted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from baton_common.nats_bus import NatsBus
+from baton_trace_console.__main__ import wire as wire_console
+from baton_trace_console.settings import Settings as ConsoleSettings
+from tests.support.books import running_books
+from tests.support.fake_engine import FakeEngine, Script
+from tests.support.scripted_embedder import scripted_embedder
+from tests.support.whole_relay import WholeRelay, running_service, whole_relay
+
+
+@asynccontextmanager
+async def api_stage(nats_url: str, home: Path) -> AsyncGenerator[WholeRelay, None]:
+    """Needs a NATS server of its own."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running_books(nats_url, home))
+        console = wire_console(ConsoleSettings(home=home))
+        await stack.enter_async_context(running_service(nats_url, "trace_console", console))
+        bus = await NatsBus.connect(nats_url, name="embedder")
+        stack.push_async_callback(bus.close)
+        await stack.enter_async_context(scripted_embedder(bus))
+        relay = whole_relay(nats_url, home, FakeEngine(Script()), vector_size=3)
+        yield await stack.enter_async_context(relay)
