@@ -8,9 +8,12 @@ from pathlib import Path
 
 import httpx
 
+from baton_contracts import subjects
+from baton_contracts.heartbeats import Lease
+from baton_contracts.prompt import Sampling
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import PlainGateway, catalog, plain_gateway
-from tests.support.relay_stage import settled
+from tests.support.relay_stage import Stage, settled
 
 WANTED = "[cache]\nsingle_flight = true\n"
 
@@ -123,3 +126,20 @@ async def test_what_clients_ask_of_the_cache(nats_url: str, tmp_path: Path) -> N
             headers={"x-baton-cache-ttl": "soon"},
         )
         assert (bad.status_code, bad.json()["error"]["param"]) == (400, "x-baton-cache-ttl")
+
+
+async def test_a_follower_hears_that_its_guard_is_gone(memory_stage: Stage, tmp_path: Path) -> None:
+    stage = memory_stage
+    async with fake_provider(waiting(asyncio.Event())) as provider:
+        (tmp_path / "catalog.toml").write_text(catalog(("far", provider), more=WANTED))
+        guard, _ = await asyncio.gather(stage.guard(), stage.gateway(home=tmp_path))
+        greedy = Sampling(temperature=0)
+        leader, follower = [await stage.send(stage.handoff(model="far", sampling=greedy)) for _ in range(2)]
+        heard = await stage.listen(follower, until=lambda so_far: so_far.text == "0 1 ")
+        gone = Lease(service="output_guardrails", instance=guard.instance, state="gone")
+        await guard.bus.publish(subjects.lease(guard.instance), gone.encode())
+        await stage.listen(follower, into=heard)
+        assert (await stage.listen(leader)).error
+    assert heard.error
+    assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
+    assert len(provider.asked) == 1

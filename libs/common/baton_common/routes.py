@@ -48,7 +48,6 @@ _TARGET_KEYS = (
     "weight",
     "extras",
     "max_tokens_field",
-    "max_connections",
     "connect_seconds",
     "first_token_seconds",
     "stall_seconds",
@@ -74,7 +73,6 @@ class Target:
     """Its share among the targets of a model; 0: only when all others failed."""
     extras: frozenset[str] = frozenset()
     max_tokens_field: str = "max_tokens"
-    max_connections: int = 1000
     connect_seconds: float = 5.0
     first_token_seconds: float = 60.0
     stall_seconds: float = 30.0
@@ -185,7 +183,6 @@ def _target(model: str, number: int, row: Table) -> Target:
         weight=weight,
         extras=extras,
         max_tokens_field=_max_tokens_field(row),
-        max_connections=row.positive("max_connections") if row.has("max_connections") else 1000,
         connect_seconds=row.number("connect_seconds", limits.connect_seconds, least=0.001),
         first_token_seconds=row.number("first_token_seconds", limits.first_token_seconds, least=0.001),
         stall_seconds=row.number("stall_seconds", limits.stall_seconds, least=0.001),

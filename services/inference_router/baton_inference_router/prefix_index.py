@@ -86,8 +86,8 @@ class PrefixIndex:
         elif (events.epoch, events.seq) != (mirror.epoch, mirror.next_seq):
             mirror.lose_track()
             return True
-        mirror.next_seq = events.seq + 1
         self._apply(mirror, events)
+        mirror.next_seq = events.seq + 1  # not for events that could not be read: then the next show a gap
         return False
 
     def expect(self, replica: str, chain: Iterable[int]) -> None:

@@ -59,21 +59,21 @@ class Gateway:
         if shared_key and await self._followed(ctx, handoff, cancellation, guard, shared_key):
             return
         flight = self.flights.begin(shared_key) if shared_key else None
-        relay = Relay(
-            ctx,
-            handoff,
-            choice,
-            cancellation,
-            guard,
-            self._itinerary(choice, without_replicas=handoff.plain),
-            self.inbox,
-            self.books,
-            self.limits,
-            self.providers,
-            flight,
-        )
         ended: Attempt | None = None
         try:
+            relay = Relay(
+                ctx,
+                handoff,
+                choice,
+                cancellation,
+                guard,
+                self._itinerary(choice, without_replicas=handoff.plain),
+                self.inbox,
+                self.books,
+                self.limits,
+                self.providers,
+                flight,
+            )
             last = ended = await relay.run()
             if key and last.outcome == "finished" and last.model == choice.model:
                 self._remember(key, last, handoff.chat.cache_ttl or rules.ttl_seconds)

@@ -137,7 +137,6 @@ class Itinerary:
         wanted = [target for target in rested if target.weight] or rested
         target = wanted[0] if len(wanted) == 1 else self._drawn(wanted)
         self._tried.add(target.name)
-        self._health.tried(target)
         return Leg(model, target, pause)
 
     def _drawn(self, targets: list[Target]) -> Target:

@@ -29,6 +29,11 @@ def replica_lost(replica: str) -> ErrorBody:
     return ErrorBody(code="stop_lost", message=f"Replica {replica} is gone.", stop="engine_worker")
 
 
+def guard_lost(instance: str) -> ErrorBody:
+    text = f"{instance}, which filtered the answer, is gone."
+    return ErrorBody(code="stop_lost", message=text, stop="output_guardrails")
+
+
 class Listener:
     """`queue` stays its owner's; `ourselves` is the instance that notes are signed with."""
 

@@ -23,7 +23,7 @@ from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.itinerary import Itinerary, Leg
-from baton_llm_gateway.listening import CANCELLED, Listener, replica_lost
+from baton_llm_gateway.listening import CANCELLED, Listener, guard_lost, replica_lost
 from baton_llm_gateway.model_choice import Choice
 from baton_llm_gateway.providers.call import ProviderCall
 from baton_llm_gateway.providers.connections import Connections
@@ -126,7 +126,7 @@ class Relay:
         """What the edge must hear from us directly: the guard, our way there, is gone; or the engine stopped
         although nobody had cancelled, because it missed one of those who wait for the answer."""
         if self._guard_lost:
-            return last.error or _guard_lost(self._guard)
+            return last.error or guard_lost(self._guard)
         if last.outcome == "cancelled" and not self._cancellation.is_set:
             return _lost_sight(last.replica or "")
         return None
@@ -258,6 +258,7 @@ class Relay:
             self._is_given_up_by_all,
         )
         self._cancellation.holds_blocks = False
+        self._providers.health.tried(leg.target)
         try:
             await call.run()
         except RequestFailed as failed:
@@ -361,7 +362,7 @@ class Relay:
         self._guard_lost = True
         if self._provider_call:
             self._provider_call.wake()
-        self._listener.note(_guard_lost(instance))
+        self._listener.note(guard_lost(instance))
 
 
 def _cache_salt(tenant_id: str, asked: str) -> str:
@@ -377,11 +378,6 @@ def _too_late() -> ErrorBody:
 def _lost_sight(replica: str) -> ErrorBody:
     text = f"Replica {replica} gave the request up: it lost sight of those who wait for the answer."
     return ErrorBody(code="stop_lost", message=text, stop="engine_worker")
-
-
-def _guard_lost(instance: str) -> ErrorBody:
-    text = f"{instance}, which filtered the answer, is gone."
-    return ErrorBody(code="stop_lost", message=text, stop="output_guardrails")
 
 
 def _final(attempt: Attempt, original: ErrorBody, broke_off: Attempt | None) -> ErrorBody:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from baton_common.context import RequestContext
+from baton_common.errors import RequestFailed
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
@@ -19,7 +20,7 @@ from baton_contracts.frames import Data, End, Error, Prologue, Usage, encode_fra
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cancellation import Cancellation
-from baton_llm_gateway.listening import CANCELLED
+from baton_llm_gateway.listening import CANCELLED, guard_lost
 
 SHARED = "shared"
 """The replica's name in frames and ledger rows of followers."""
@@ -115,18 +116,21 @@ class Follower:
         self._citations = citations
         self._stream: FrameStream | None = None
         self._news = asyncio.Event()
+        self._guard_lost = False
 
     async def run(self) -> bool:
         """False: nothing was sent, and the call must be made after all. True: the client has its answer, or
-        was told why there is none."""
+        was told why there is none. Raises RequestFailed if our guard, the way there, is gone."""
         flight = self._flight
         flight.join(self._news)
+        unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
         self._cancellation.wake = self._news.set
         self._cancellation.holds_blocks = False
         try:
             await self._follow()
             return await self._finish()
         finally:
+            unwatch()
             flight.leave(self._news)
             self._cancellation.wake = None
             self._cancellation.holds_blocks = True
@@ -154,7 +158,7 @@ class Follower:
 
     async def _follow(self) -> None:
         flight, sent = self._flight, 0
-        while not self._cancellation.is_set:
+        while not self._is_given_up:
             while sent < len(flight.frames):
                 stream = await self._begin()
                 await stream.send(flight.frames[sent].model_copy(update={"request_id": self._ctx.request_id}))
@@ -162,8 +166,17 @@ class Follower:
             if flight.is_over:
                 return
             self._news.clear()
-            if sent == len(flight.frames) and not self._cancellation.is_set:
+            if sent == len(flight.frames) and not self._is_given_up:
                 await self._news.wait()
+
+    @property
+    def _is_given_up(self) -> bool:
+        return self._cancellation.is_set or self._guard_lost
+
+    def _on_guard_lost(self, instance: str) -> None:
+        del instance
+        self._guard_lost = True
+        self._news.set()
 
     async def _begin(self) -> FrameStream:
         if self._stream is None:
@@ -189,6 +202,8 @@ class Follower:
         if self._cancellation.is_set:
             await self._tell(CANCELLED)
             return True
+        if self._guard_lost:
+            raise RequestFailed(guard_lost(self._guard))
         if last is not None and last.end_frame and last.outcome == "finished":
             stream = await self._begin()
             end: End = last.end_frame

@@ -52,7 +52,8 @@ class TargetHealth:
         return max(0.0, state.open_until - self._clock.monotonic())
 
     def tried(self, target: Target) -> None:
-        """Of several requests one finds out whether it is well again."""
+        """It is being asked now, and `learn` will be called. Of several requests one finds out whether it is
+        well again."""
         state = self._states.get(target.name)
         if state and state.open_until is not None:
             state.is_probed = True
@@ -73,7 +74,10 @@ class TargetHealth:
             state.rests_until = self._clock.monotonic() + failure.error.retry_after_seconds
 
     def _note_failure(self, target: Target) -> None:
+        """Those that were under way when it was opened say nothing new."""
         state = self._states.setdefault(target.name, _State())
+        if state.open_until is not None and self._clock.monotonic() < state.open_until:
+            return
         state.failures += 1
         if target.cooldown_seconds and (state.openings or state.failures >= FAILURES_IN_A_ROW):
             cooldown = min(MAX_COOLDOWN_SECONDS, target.cooldown_seconds * 2**state.openings)

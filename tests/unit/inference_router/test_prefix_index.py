@@ -181,3 +181,11 @@ def test_with_any_messages_lost_it_never_names_a_block_that_is_gone(
         known = {block for block in range(8) if index.num_cached(A, [CHAIN_KEYS[block]])}
         assert known <= cache
         assert known == cache or not index.is_synced(A) or kind == "cleared"
+
+
+def test_events_that_can_not_be_read_are_a_gap(index: PrefixIndex) -> None:
+    synced(index, A, *HASHES[:2])
+    with pytest.raises(ValueError, match="invalid literal"):
+        index.told(told(1, stored("no hash")))
+    assert index.told(told(2, stored(HASHES[2])))
+    assert index.num_cached(A, CHAIN_KEYS) == 0

@@ -134,7 +134,9 @@ def test_three_failures_in_a_row_open_it_and_one_probe_closes_it() -> None:
     error = refused_now.value.error
     assert (error.code, error.retry_after_seconds) == ("no_ready_replica", 10.0)
     trip.now += 10
+    trip.make().begin()  # one that was not asked after all finds nothing out
     probe = trip.make().begin()
+    trip.health.tried(probe.target)
     with pytest.raises(RequestFailed):  # only one finds out
         trip.make().begin()
     trip.failed(probe, DOWN)
@@ -145,6 +147,16 @@ def test_three_failures_in_a_row_open_it_and_one_probe_closes_it() -> None:
     trip.health.learn(trip.make().begin().target, None, answered=True)
     trip.make().begin()
     trip.make().begin()
+
+
+def test_those_that_fail_together_are_one_failure() -> None:
+    """A server goes down under fifty requests: that is one opening, not forty-eight."""
+    trip = Trip(far("a", cooldown_seconds=10), max_attempts=1)
+    legs = [trip.make().begin() for _ in range(50)]
+    for leg in legs:
+        trip.failed(leg, DOWN)
+    trip.now += 10
+    assert trip.make().begin()
 
 
 def test_a_success_between_failures_starts_the_count_anew() -> None:
@@ -162,6 +174,7 @@ def test_a_probe_that_says_nothing_lets_the_next_one_try() -> None:
         trip.failed(trip.make().begin(), DOWN)
     trip.now += 10
     left = trip.make().begin()
+    trip.health.tried(left.target)
     trip.health.learn(left.target, None, answered=False)  # its client left
     assert trip.make().begin()
 

@@ -236,6 +236,13 @@ def _rated(entry: Json) -> TokenLogprob:
 
 def _rated_token(entry: Json) -> RatedToken:
     text, raw, logprob = str(entry.get("token") or ""), entry.get("bytes"), entry.get("logprob")
-    token_bytes = cast(list[int], raw) if isinstance(raw, list) else list(text.encode())
+    token_bytes = _bytes(cast(list[object], raw)) if isinstance(raw, list) else text.encode()
     number = float(logprob) if isinstance(logprob, int | float) else -9999.0
     return RatedToken(text=text, token_bytes=tuple(token_bytes), logprob=max(number, -9999.0))
+
+
+def _bytes(numbers: list[object]) -> bytes:
+    try:
+        return bytes(cast(list[int], numbers))
+    except (TypeError, ValueError):
+        raise NoAnswer("a token's bytes are none") from None

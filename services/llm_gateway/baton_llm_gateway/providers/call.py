@@ -67,8 +67,8 @@ class ProviderCall:
         self.failure: Failure | None = None
 
     def wake(self) -> None:
-        """Looks at once whether it was given up."""
-        if self._is_given_up():
+        """Looks at once whether it was given up; an answer that is complete is not."""
+        if self._is_given_up() and not self._attempt.over:
             try:
                 self._scope.reschedule(self._loop.time())
             except RuntimeError:
@@ -85,15 +85,18 @@ class ProviderCall:
                 self._expect(self._target.first_token_seconds if self._chat.stream else None)
                 await self._exchange(body)
         except TimeoutError as error:
+            if self._attempt.over:
+                return  # it came while the rest of the connection was read
             if self._is_given_up():
                 await self._give_up()
             elif isinstance(error, aiohttp.ClientError):
                 self._fail(broken(self._target, "can't be reached."))
             else:
                 self._fail(broken(self._target, f"sent nothing for {self._silence:g} s."))
-        except (aiohttp.ClientError, OSError, EventTooLarge, NoAnswer, orjson.JSONDecodeError) as error:
-            log.info("%s: %r", self._target.name, error)
-            self._fail(broken(self._target, _in_words(error, self._reader)))
+        except (aiohttp.ClientError, OSError, EventTooLarge, NoAnswer, ValueError) as error:
+            log.info("%s: %s", self._target.name, _for_the_log(error))
+            if not self._attempt.over:
+                self._fail(broken(self._target, _in_words(error, self._reader)))
         except ProviderError as error:
             self._fail(from_stream(self._target, error.error))
         finally:
@@ -104,7 +107,7 @@ class ProviderCall:
         response = await self._connections.post(self._target, body)
         try:
             if response.status != 200:
-                said = await response.content.read(MAX_ERROR_BYTES)
+                said = await _beginning(response, MAX_ERROR_BYTES)
                 self._fail(refused(self._target, response.status, response.headers, said))
                 return
             self._attempt.replica = self._target.name
@@ -196,6 +199,7 @@ class ProviderCall:
             self._attempt.cancel()
             self._attempt.usage = self._usage() if self._attempt.replica else None
             return
+        await self._begin()
         end = End(
             request_id=self._prologue.request_id,
             sender=self._prologue.sender,
@@ -233,6 +237,14 @@ class ProviderCall:
                 return
 
 
+async def _beginning(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """Of a body that may come in several pieces."""
+    read = b""
+    while len(read) < most_bytes and (piece := await response.content.readany()):
+        read += piece
+    return read[:most_bytes]
+
+
 def _frame(prologue: Prologue, piece: Piece) -> Data:
     return Data(
         request_id=prologue.request_id,
@@ -246,6 +258,12 @@ def _frame(prologue: Prologue, piece: Piece) -> Data:
     )
 
 
+def _for_the_log(error: Exception) -> str:
+    """A repr may hold our headers, key and all; what judges values shows them, and they are people's text."""
+    name = type(error).__name__
+    return f"{name}: {error}" if isinstance(error, aiohttp.ClientError | OSError) else name
+
+
 def _in_words(error: Exception, reader: AnswerReader) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return "can't be reached."
@@ -253,4 +271,6 @@ def _in_words(error: Exception, reader: AnswerReader) -> str:
         return f"can't be understood: {error}."
     if isinstance(error, orjson.JSONDecodeError):
         return "can't be understood: it is no JSON."
+    if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError):
+        return "can't be understood: it holds values that no answer has."
     return "broke off." if reader.num_tokens else "closed the connection without an answer."

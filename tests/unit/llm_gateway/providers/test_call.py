@@ -1,0 +1,156 @@
+"""One attempt at another server, without a bus: strange servers, and clients that leave late."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from baton_common.frame_sender import FrameStream
+from baton_common.routes import Target
+from baton_contracts.frames import Data, End, Prologue
+from baton_contracts.prompt import ChatRequest, Message, Part, Prompt
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.providers.call import ProviderCall
+from baton_llm_gateway.providers.connections import Connections, addresses
+from tests.support.fake_provider import Turn, fake_provider
+
+RID = "0123456789abcdef0123456789abcdef"
+MESSAGES = (Message(role="user", parts=(Part(text="Hello?"),)),)
+KEY = "sk-secret-of-the-operator"
+
+
+class Sent:
+    """A stream's face: keeps the frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[Prologue | Data | End] = []
+        self.on_end: Callable[[], None] | None = None
+
+    async def send(self, frame: Any) -> Any:
+        self.frames.append(frame)
+        if isinstance(frame, End) and self.on_end:
+            self.on_end()
+        return frame
+
+    @property
+    def ends(self) -> list[str]:
+        return [frame.finish_reason for frame in self.frames if isinstance(frame, End)]
+
+
+class Calling:
+    def __init__(self, connections: Connections, target: Target) -> None:
+        self.sent = Sent()
+        self.attempt = Attempt(1, "far", 0.0)
+        self.is_given_up = False
+        self.call = ProviderCall(
+            connections,
+            target,
+            ChatRequest(model="far", messages=MESSAGES, stream=True),
+            Prompt(messages=MESSAGES),
+            self.attempt,
+            cast(FrameStream, self.sent),
+            Prologue(request_id=RID, sender="g", seq=0, model="far", replica="t", gateway="g", guard="o"),
+            lambda: self.is_given_up,
+        )
+
+    def leave(self) -> None:
+        self.is_given_up = True
+        self.call.wake()
+
+
+@asynccontextmanager
+async def calling(base_url: str) -> AsyncGenerator[Calling]:
+    target = Target("t", base_url, "up", api_key_env="KEY", first_token_seconds=5, stall_seconds=5)
+    connections = Connections(addresses([target], {"KEY": KEY}))
+    await connections.start()
+    try:
+        yield Calling(connections, target)
+    finally:
+        await connections.stop()
+
+
+async def hello(turn: Turn) -> None:
+    await turn.delta(content="Hello.")
+    await turn.done(prompt=7, completion=2)
+    await turn.asked.closed.wait()  # the body's end does not come
+
+
+async def test_a_client_that_leaves_after_the_last_frame_changes_nothing() -> None:
+    async with fake_provider(hello) as provider, calling(provider.base_url) as one:
+        one.sent.on_end = one.leave
+        await one.call.run()
+    assert one.sent.ends == ["stop"]
+    assert (one.attempt.outcome, one.attempt.finish_reason) == ("finished", "stop")
+    assert one.call.failure is None
+
+
+async def test_what_is_no_http_is_no_answer_and_the_key_stays_out_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(garbage, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, calling(f"http://127.0.0.1:{port}/v1") as one:
+        await one.call.run()
+    assert one.attempt.error
+    assert one.attempt.error.code == "upstream_error"
+    assert "t: " in caplog.text
+    assert KEY not in caplog.text
+
+
+ODD: list[dict[str, Any]] = [
+    {"index": 0, "delta": {"content": "x"}, "logprobs": {"content": [{"token": "x", "bytes": ["y"]}]}},
+    {"index": 0, "delta": {"content": "x"}, "logprobs": {"content": [{"token": "x", "bytes": [-1, 999]}]}},
+    {"index": 0, "delta": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {"a": 1}}}]}},
+]
+
+
+@pytest.mark.parametrize("choice", ODD)
+async def test_values_that_no_answer_has_are_the_servers_failure(choice: dict[str, Any]) -> None:
+    async def odd(turn: Turn) -> None:
+        await turn.event({"choices": [choice]})
+
+    async with fake_provider(odd) as provider, calling(provider.base_url) as one:
+        await one.call.run()
+    assert one.attempt.error
+    assert one.attempt.error.code == "upstream_error"
+    assert "can't be understood" in one.attempt.error.message
+    assert one.call.failure
+    assert one.call.failure.counts
+
+
+async def test_an_error_that_comes_in_pieces_is_read_to_its_end() -> None:
+    said = json.dumps({"error": {"message": "too long", "code": "context_length_exceeded"}}).encode()
+    half = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-length: {len(said)}\r\n\r\n".encode()
+        writer.write(head + said[:9])
+        await writer.drain()
+        await half.wait()
+        writer.write(said[9:])
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, calling(f"http://127.0.0.1:{port}/v1") as one:
+        running = asyncio.create_task(one.call.run())
+        await asyncio.wait({running}, timeout=0.05)
+        half.set()
+        await running
+    assert one.attempt.error
+    assert (one.attempt.error.code, one.attempt.error.message) == ("context_length_exceeded", "too long")
