@@ -40,6 +40,8 @@ class KeyRing:
     def __init__(self, dev_key: str, wall: Callable[[], float] = time.time) -> None:
         self._dev_hash = key_hash(dev_key) if dev_key else ""
         self._wall = wall
+        self._seen: dict[str, bytes] = {}
+        """Entries as they were last read: those that stay the same are not read again."""
         self._valid: dict[str, _Valid] = {}
         self._revoked: set[str] = set()
         self._rules: dict[str, LimitRule] = {}
@@ -52,7 +54,10 @@ class KeyRing:
 
     def put(self, hashed: str, value: bytes) -> None:
         """A new or changed entry. One that can't be read counts as revoked: better closed than open."""
+        if self._seen.get(hashed) == value:
+            return
         self.remove(hashed)
+        self._seen[hashed] = value
         try:
             entry = KeyEntry.model_validate_json(value)
             tenant = Tenant(tenant_id=entry.tenant_id, team=entry.team, key_id=entry.key_id)
@@ -67,6 +72,7 @@ class KeyRing:
         self._learn(entry)
 
     def remove(self, hashed: str) -> None:
+        self._seen.pop(hashed, None)
         self._revoked.discard(hashed)
         if removed := self._valid.pop(hashed, None):
             key_id = removed.entry.key_id

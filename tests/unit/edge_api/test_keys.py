@@ -96,3 +96,28 @@ def test_a_replaced_key_is_valid_until_its_time_is_over() -> None:
     assert ring.rule_of("k1") == rule
     ring.remove(key_hash("new"))
     assert ring.rule_of("k1") is None
+
+
+def test_the_bucket_read_again_costs_nothing_for_keys_that_stayed_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+    judge = KeyEntry.model_validate_json
+
+    def noting(value: bytes) -> KeyEntry:
+        read.append(value)
+        return judge(value)
+
+    monkeypatch.setattr(KeyEntry, "model_validate_json", noting)
+    entries = {f"{number:064x}": VALUE.replace(b"k1", b"k%d" % number) for number in range(50)}
+    entries[key_hash("bad")] = b"{nonsense"
+    ring = KeyRing("")
+    ring.replace(entries)
+    assert len(read) == 51
+    ring.replace(entries)
+    assert len(read) == 51
+    ring.replace(entries | {key_hash("bad"): VALUE})
+    assert read[51:] == [VALUE]
+    assert ring.tenant_of("Bearer bad").key_id == "k1"
+    ring.replace({key_hash("other"): VALUE})
+    assert (len(ring), refusal(ring, "Bearer bad")) == (1, "invalid_api_key")
