@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -88,12 +88,18 @@ class Bench:
         await self.store.add_batch(record)
         return record
 
-    def run(self, app: CountingApp, record: BatchRecord, *, result_bytes: int = 10_000) -> BatchRun:
+    def run(
+        self,
+        app: CountingApp,
+        record: BatchRecord,
+        *,
+        result_bytes: int = 10_000,
+        begun: int = 8,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> BatchRun:
         room = Room(list, lambda: 0, lambda name: (name,), lambda: 0.0, 8)
-        limits = RunLimits(100, 10_000, result_bytes)
-        return BatchRun(
-            self.store, LineRunner(app, room), limits, record, self.ended.append, wall=lambda: NOW + 1.0
-        )
+        lines, limits = LineRunner(app, room, pause), RunLimits(100, begun, 10_000, result_bytes)
+        return BatchRun(self.store, lines, limits, record, self.ended.append, wall=lambda: NOW + 1.0)
 
     async def now(self, record: BatchRecord) -> BatchRecord:
         found = await self.store.batch("acme", record.id)
@@ -192,3 +198,19 @@ async def test_one_that_is_stopped_leaves_the_batch_to_others(bench: Bench) -> N
     await run.run()
     over = await bench.now(record)
     assert (over.status, over.completed, app.tenants) == ("in_progress", 0, [])
+
+
+async def test_lines_that_wait_to_be_asked_again_are_not_more_than_may_be_begun(bench: Bench) -> None:
+    app = CountingApp(*[429] * 12)
+    record = await bench.batch(jsonl(*(line(str(number)) for number in range(9))))
+    pausing: list[int] = [0]
+
+    async def pause(_: float) -> None:
+        pausing.append(pausing[-1] + 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        pausing.append(pausing[-1] - 1)
+
+    await bench.run(app, record, pause=pause, begun=2).run()
+    assert (await bench.now(record)).completed == 9
+    assert max(pausing) == 2

@@ -21,7 +21,7 @@ from typing import IO, Literal
 from baton_common.errors import RequestFailed
 from baton_edge_api.batches import lines
 from baton_edge_api.batches.inside import InsideAnswer
-from baton_edge_api.batches.line_runner import Errand, LineRunner, refusal_of
+from baton_edge_api.batches.line_runner import Errand, LineRunner, refusal_of, unless
 from baton_edge_api.batches.lines import Line, Survey
 from baton_edge_api.batches.records import BatchRecord, Ending, LineProblem, new_file_id
 from baton_edge_api.batches.results import write_results
@@ -42,6 +42,8 @@ _Leave = Literal["expired", "cancelled", "interrupted"]
 class RunLimits:
     lines: int
     """Of one file."""
+    begun: int
+    """Lines of one batch that are begun and have no result yet: those that wait to be asked again too."""
     line_bytes: int
     result_bytes: int
     """Of one line: what fits into a message of the bus."""
@@ -77,6 +79,10 @@ class BatchRun:
     def stop(self) -> None:
         """This process runs it no longer; the batch goes on elsewhere."""
         self._leave("interrupted")
+
+    @property
+    def was_stopped(self) -> bool:
+        return self._why == "interrupted"
 
     def _leave(self, why: _Leave) -> None:
         self._why = self._why or why
@@ -166,18 +172,22 @@ class BatchRun:
 
     async def _run_lines(self, content: IO[bytes], todo: list[Place]) -> None:
         """Starts line after line as there is room, and waits for the last."""
+        turns = asyncio.Semaphore(self._limits.begun)
         async with asyncio.TaskGroup() as group:
             for place in todo:
+                await unless(self._leaving, turns.acquire())
                 if self._leaving.is_set():
                     return
                 errand = self._errand(lines.line_at(content, place))
                 if refused := refusal_of(errand.line):
                     await self._keep(errand.line, refused)
+                    turns.release()
                     continue
                 ticket = await self._runner.enter(errand, self._leaving)
                 if ticket is None:
                     return
-                group.create_task(self._run_line(errand, ticket))
+                running = group.create_task(self._run_line(errand, ticket))
+                running.add_done_callback(lambda _: turns.release())
 
     def _errand(self, line: Line) -> Errand:
         record = self._record

@@ -143,7 +143,8 @@ class BatchRunner:
     async def _run_one(self, entry: str, run: BatchRun) -> None:
         try:
             await run.run()
-            self._active.pop(entry, None)
+            if not run.was_stopped:
+                self._active.pop(entry, None)
         except RequestFailed as failed:
             log.warning("%s waits: %s", entry, failed)
             await asyncio.sleep(_AGAIN_SECONDS)

@@ -50,7 +50,12 @@ class Offline:
             settings.batch_lines_at_once,
         )
         lines = LineRunner(app, room)
-        limits = RunLimits(settings.max_batch_lines, settings.max_body_bytes, settings.max_handoff_bytes)
+        limits = RunLimits(
+            settings.max_batch_lines,
+            settings.batch_lines_at_once,
+            settings.max_body_bytes,
+            settings.max_handoff_bytes,
+        )
 
         def make_run(record: BatchRecord) -> BatchRun:
             return BatchRun(store, lines, limits, record, self._metrics.batch_line)
