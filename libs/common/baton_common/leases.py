@@ -85,6 +85,11 @@ class LeaseBoard:
 
         return unwatch
 
+    def lives(self, instance: str) -> bool:
+        """Whether it was heard, and not lost since."""
+        peer = self._peers.get(instance)
+        return peer is not None and peer.lease is not None
+
     def read_batches(self, instances: Sequence[str]) -> bool:
         """Whether each of them has said that it takes several requests' frames in one message."""
         peers = [self._peers.get(name) for name in instances]

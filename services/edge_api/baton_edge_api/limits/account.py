@@ -133,9 +133,10 @@ class Account:
         )
 
     def _roll(self) -> None:
-        """Windows and periods that are over count no more. A clock that is behind ours opens none anew."""
+        """Windows and periods that are over count no more. A clock that is behind ours opens none anew; a
+        window that begins later than ours could end was opened by one that went wrong."""
         f = self._f
-        if f.window_start and self._now - f.window_start >= WINDOW_SECONDS:
+        if f.window_start and abs(self._now - f.window_start) >= WINDOW_SECONDS:
             f.window_start, f.requests, f.tokens = 0.0, 0, 0
         if budget := self._rule.budget:
             current = period_name(budget.period, self._now)

@@ -10,6 +10,8 @@ from typing import Protocol
 
 
 class Leases(Protocol):
+    def lives(self, instance: str) -> bool: ...
+
     def watch(self, instance: str, on_lost: Callable[[str], None]) -> Callable[[], None]: ...
 
 
@@ -20,17 +22,19 @@ class GoneEdges:
         self._gone: set[str] = set()
 
     def among(self, edges: Iterable[str]) -> Set[str]:
-        """Those of `edges` whose lease was lost; the others are watched from here on."""
+        """Those of `edges` whose lease was lost; the others are watched from here on. One that was only cut
+        off, or stood still for a moment, is heard again and counts again."""
         gone: set[str] = set()
         for edge in edges:
-            if edge in self._gone:
+            if edge in self._gone and not self._leases.lives(edge):
                 gone.add(edge)
-            elif edge not in self._watched:
+                continue
+            self._gone.discard(edge)
+            if edge not in self._watched:
                 self._watched[edge] = self._leases.watch(edge, self._on_lost)
         return gone
 
     def _on_lost(self, edge: str) -> None:
-        """An instance's name is never used again."""
         self._watched.pop(edge, None)
         self._gone.add(edge)
 

@@ -131,10 +131,10 @@ class Lane:
                 self._running = asyncio.create_task(self._run())
 
     async def _commit(self, batch: list[Change]) -> None:
-        """Raises BusError."""
+        """Raises BusError; what of `batch` is then still to be done stays in it."""
         is_fresh = self._state is None or self._doubtful is not None
         if is_fresh:
-            batch = await self._read(batch)
+            await self._read(batch)
         for race in range(MAX_RACES):
             state = self._state
             assert state is not None
@@ -142,7 +142,8 @@ class Lane:
             for change in batch:
                 applied.add(change)
             if applied.refused_any and not is_fresh:
-                batch, is_fresh = await self._read(batch), True
+                await self._read(batch)
+                is_fresh = True
                 continue
             if applied.account.state == state:
                 self._done(applied)
@@ -152,7 +153,8 @@ class Lane:
                 return
             if race > 2:
                 await asyncio.sleep(self._pause(race))
-            batch, is_fresh = await self._read(batch), True
+            await self._read(batch)
+            is_fresh = True
         raise BusError(self._entry, f"lost {MAX_RACES} races in a row")
 
     def _pause(self, race: int) -> float:
@@ -174,23 +176,28 @@ class Lane:
         self._state = new
         return True
 
-    async def _read(self, batch: list[Change]) -> list[Change]:
-        """Raises BusError. Returns those of `batch` that a doubtful write did not carry out already."""
+    async def _read(self, batch: list[Change]) -> None:
+        """Raises BusError. `batch` loses what a doubtful write carried out already, and begins with the undoing
+        of what that took for requests that were turned away meanwhile."""
         value, self._revision = await self._bucket.read(self._entry)
         self._state = _decode(self._entry, value)
         if self._doubtful is None:
-            return batch
+            return
         seq, sent = self._doubtful
         self._doubtful = None
         slot = self._state.slots.get(self._edge)
         if slot is None or slot.seq != seq:
-            return batch
-        landed = [(change, outcome) for change, outcome in sent.outcomes if not change.takes]
-        for change, outcome in landed:
+            return
+        undo: list[Change] = []
+        carried_out: set[Change] = set()
+        for change, outcome in sent.outcomes:
             self._put_hold(change.grant, sent.holds.get(change.grant))
-            _resolve(change, outcome)
-        carried_out = {change for change, _ in landed}
-        return [change for change in batch if change not in carried_out]
+            if not change.takes:
+                carried_out.add(change)
+                _resolve(change, outcome)
+            elif change.grant in sent.holds:
+                undo.append(Change(change.grant, lambda account, hold: account.release(hold), takes=False))
+        batch[:] = undo + [change for change in batch if change not in carried_out]
 
     def _put_hold(self, grant: int, hold: Hold | None) -> None:
         if hold:

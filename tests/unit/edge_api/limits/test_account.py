@@ -180,6 +180,16 @@ def test_periods_are_utc() -> None:
     assert period_start("total", T0) == 0
 
 
+def test_a_window_from_far_ahead_locks_nobody_out() -> None:
+    """Of an edge whose clock went wrong by years; one that is a little ahead stays."""
+    ledger = Ledger(LimitRule(requests_per_minute=1))
+    ledger.state = AccountState(window_start=T0 + 9e7, requests=1)
+    assert isinstance(ledger.reserve(Wish(0, 0)), Hold)
+    assert ledger.state.window_start == T0
+    ledger.state = AccountState(window_start=T0 + 5, requests=1)
+    assert isinstance(ledger.reserve(Wish(0, 0)), Refusal)
+
+
 def test_what_is_not_limited_is_not_counted() -> None:
     ledger = Ledger(LimitRule(concurrent=3))
     hold = held(ledger.reserve(sixty()))

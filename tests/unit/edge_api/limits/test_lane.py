@@ -175,3 +175,15 @@ async def test_a_damaged_entry_locks_nobody_out(caplog: pytest.LogCaptureFixture
     outcome = await edge(bucket, LimitRule(requests_per_minute=1)).reserve(Wish(0, 0))[1]
     assert isinstance(outcome.result, Hold)
     assert "begins anew" in caplog.text
+
+
+async def test_an_admission_whose_answer_was_lost_counts_no_request() -> None:
+    bucket = MemoryBucket()
+    one = edge(bucket, LimitRule(requests_per_minute=2, tokens_per_minute=100))
+    bucket.lose_answer = True
+    with pytest.raises(BusError):
+        await one.reserve(Wish(10, 20))[1]
+    assert (bucket.state(PARTY).requests, bucket.state(PARTY).tokens) == (1, 30)
+    assert isinstance((await one.reserve(Wish(1, 1))[1]).result, Hold)
+    assert (bucket.state(PARTY).requests, bucket.state(PARTY).tokens) == (1, 2)
+    assert one.lane.num_held == 1
