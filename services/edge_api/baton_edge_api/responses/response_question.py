@@ -39,9 +39,8 @@ class ResponseQuestion(Question):
 
     def with_stored(self, placed: Sequence[Placed], items: tuple[Item, ...]) -> ResponseQuestion:
         """`placed`: all that the model is shown; `items`: what is new, with references resolved."""
-        chat = chat_request(self.wire, placed)
-        chat = chat.model_copy(update={"use_cache": self.chat.use_cache})
-        return replace(self, chat=chat, items=items)
+        messages = chat_request(self.wire, placed).messages
+        return replace(self, chat=self.chat.model_copy(update={"messages": messages}), items=items)
 
     def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
         telling = self.told[envelope.run_id] = Telling(response_key(envelope), self.wire, created)

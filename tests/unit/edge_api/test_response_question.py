@@ -1,0 +1,27 @@
+"""What a response that continues another one keeps of how it was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from baton_contracts.prompt import Part
+from baton_edge_api.responses.items import Placed, message_item
+from baton_edge_api.responses.reading import read_response
+
+
+def question(**fields: Any) -> Any:
+    body = {"model": "m", "input": "And now?", "previous_response_id": f"resp_{'0' * 40}"} | fields
+    return read_response(body, strict=False, max_text_chars=1000)
+
+
+def test_what_is_stored_changes_the_messages_and_nothing_else() -> None:
+    asked = question(instructions="Be short.").behind(1000).with_chat(cache_ttl=5.0, cache_max_age=0.0)
+    before = Placed(message_item("user", "Hello?"), "history")
+    whole = asked.with_stored([before, Placed(asked.items[0])], asked.items)
+    assert whole.chat.model_copy(update={"messages": asked.chat.messages}) == asked.chat
+    assert (whole.chat.priority, whole.chat.cache_ttl, whole.chat.cache_max_age) == (1000, 5.0, 0.0)
+    assert [part for message in whole.chat.messages for part in message.parts] == [
+        Part(text="Be short."),
+        Part(text="Hello?", origin="history"),
+        Part(text="And now?"),
+    ]
