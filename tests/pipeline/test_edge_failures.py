@@ -17,6 +17,7 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Error, encode_frame
 from baton_contracts.heartbeats import Lease
 from baton_contracts.records import ConversationRecord
+from baton_edge_api import sse
 from tests.support.edge_process import KEY, QUESTION, RunningEdge, Turn, instance_of, running_edge
 
 CHAT = "/v1/chat/completions"
@@ -492,3 +493,18 @@ def head(lines: str) -> bytes:
 def raw_request(body: dict[str, Any]) -> bytes:
     payload = json.dumps(body).encode()
     return head(f"authorization: Bearer {KEY}\r\ncontent-length: {len(payload)}") + payload
+
+
+async def test_a_fault_of_the_edge_itself_ends_the_work_for_it(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sse.ChunkWriter, "data", broken)
+    async with running_edge(nats_url, begin_and_wait) as edge, http(edge) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.post(CHAT, json=STREAM)
+        async with asyncio.timeout(5):
+            await edge.relay.turns[0].cancelled.wait()
+        await edge.finished()

@@ -172,3 +172,29 @@ async def test_a_limit_that_is_set_while_all_runs_holds_at_once_and_goes_again(n
         await until(429)
         await put_rule(limited.bus, party, LimitRule())
         await until(200)
+
+
+async def test_a_first_answer_without_a_bound_reserves_what_the_catalog_allows(nats_url: str) -> None:
+    script = Held(prompt_tokens=10, completion_tokens=5)
+    async with limited_edges(nats_url, LimitRule(tokens_per_minute=9000), script) as limited:
+        asking = asyncio.create_task(limited.first.ask(model=MODEL))
+        await eventually(lambda: limited.num_turns == 1)
+        assert (await limited.use()).tokens == 10 + 512
+        script.go_on.set()
+        assert (await asking).status_code == 200
+        assert (await limited.use()).tokens == 10 + 5
+
+
+async def test_an_embedding_models_limit_holds_under_its_other_names(nats_url: str) -> None:
+    rules = {model_party(EMBEDDING_MODEL): LimitRule(requests_per_minute=2)}
+    async with (
+        limited_edges(nats_url, LimitRule(), rules=rules) as limited,
+        scripted_embedder(limited.bus),
+    ):
+        edge = limited.first.edge
+        await eventually(lambda: bool(edge.node.leases.ready("embedder")))
+        statuses = [
+            (await limited.first.client.post("/v1/embeddings", json={"model": name, "input": "a"})).status_code
+            for name in ("embedding", EMBEDDING_MODEL, "embedding")
+        ]
+        assert statuses == [200, 200, 429]

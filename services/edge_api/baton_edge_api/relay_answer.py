@@ -16,6 +16,7 @@ from starlette.types import Receive, Send
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
+from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Data, End, Prologue
@@ -104,6 +105,9 @@ class RelayAnswer:
             ending = await self._fail(self._question.in_own_words(failed.error))
         except Interrupted as interrupted:
             status, ending = await self._give_up(interrupted.interrupt)
+        except BaseException:
+            spawn(self._call.cancel("lease_lost"))  # a fault of ours: nobody must go on computing for it
+            raise
         finally:
             self._watchdog.stop()
             client.cancel()
@@ -195,8 +199,8 @@ class RelayAnswer:
         if not self._grant.is_limited:
             return
         so_far = self._so_far
-        is_free = so_far.prologue is not None and so_far.prologue.cache != "none"
-        await self._grant.settle(so_far.used, so_far.model or self._question.chat.model, is_free=is_free)
+        model, charged = so_far.model or self._question.chat.model, self._call.charged(so_far.used)
+        await self._grant.settle(so_far.used, model, charged)
         if self._grant.alerts:
             self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
 

@@ -18,7 +18,7 @@ from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Cancel, Data, End, Error, Held, Prologue
+from baton_contracts.frames import Cancel, Data, End, Error, Held, Prologue, Usage
 from baton_contracts.handoffs import GatewayHandoff, Handoff, PromptHandoff
 from baton_contracts.prompt import ChatRequest, Prompt
 from baton_contracts.subjects import Service
@@ -52,6 +52,10 @@ class Call(Protocol):
     async def cancel(self, reason: CancelReason) -> CancelOutcome: ...
 
     async def last_frame(self, seconds: float) -> End | None: ...
+
+    def charged(self, used: Usage) -> Usage:
+        """What of it costs money: what came from a cache doesn't."""
+        ...
 
     def close(self) -> None: ...
 
@@ -231,6 +235,9 @@ class RelayCall:
         except (TimeoutError, StreamBroken):
             return None
         return frame if isinstance(frame, End) else None
+
+    def charged(self, used: Usage) -> Usage:
+        return Usage() if self.prologue is not None and self.prologue.cache != "none" else used
 
     def close(self) -> None:
         self._stop_watching()

@@ -26,8 +26,9 @@ class EdgeSettings(ServiceSettings):
     """All message text of one request together."""
     max_handoff_bytes: int = Field(default=8 * 1024 * 1024 - 8 * 1024, ge=1024)
     """NATS closes the connection on a payload at its limit plus headers: stay below it."""
-    default_max_tokens: int = Field(default=1024, ge=1)
-    """What an answer without a bound may have, as the engines hold it: reserved for a key's first answers."""
+    default_max_tokens: int | None = Field(default=None, ge=1)
+    """What an answer without a bound may have, as the engines hold it: reserved for a key's first answers.
+    Else the catalog's word on the model, else 1024."""
     plain_gateway: bool = False
     """Requests go straight to the LLM gateway and answers straight back: no prompt builder, no guardrails, no
     replicas of our own. Keys, limits, cache and ledger stay."""

@@ -116,8 +116,12 @@ class SeveralCalls:
         or Interrupted."""
         await asyncio.gather(*self._begun[:MAX_UNDER_WAY])
         first = self._begun[0].result()
-        num_answers = self._num_answers * len(self._calls)
-        self.prologue = first.model_copy(update={"num_answers": num_answers})
+        are_all_alike = all(begun.done() and begun.result().cache == first.cache for begun in self._begun)
+        changes = {
+            "num_answers": self._num_answers * len(self._calls),
+            "cache": first.cache if are_all_alike else "none",
+        }
+        self.prologue = first.model_copy(update=changes)
         return self.prologue
 
     async def next(self) -> Data | End:
@@ -141,6 +145,13 @@ class SeveralCalls:
         found = await asyncio.gather(*(self._calls[place].last_frame(seconds) for place in waiting))
         self._ends |= {place: end for place, end in zip(waiting, found, strict=True) if end}
         return self._end("cancelled") if self._ends else None
+
+    def charged(self, used: Usage) -> Usage:
+        """Each request for itself: one may be from the cache while another is not."""
+        if not self._ends:
+            return used
+        ends = [end for place, end in self._ends.items() if self._begun[place].result().cache == "none"]
+        return _sum(ends)
 
     def close(self) -> None:
         self._stop_listening()
@@ -166,21 +177,24 @@ class SeveralCalls:
         reasons = [reason for end in ends for reason in self._reasons(end)]
         if "cancelled" in reasons:
             reason = "cancelled"
-        usage = Usage(
-            prompt_tokens=sum(end.usage.prompt_tokens for end in ends),
-            cached_tokens=sum(end.usage.cached_tokens for end in ends),
-            completion_tokens=sum(end.usage.completion_tokens for end in ends),
-            reasoning_tokens=sum(end.usage.reasoning_tokens for end in ends),
-        )
         return ends[0].model_copy(
             update={
                 "finish_reason": reason or reasons[0],
                 "finish_reasons": (reason,) if reason else tuple(reasons),
-                "usage": usage,
+                "usage": _sum(ends),
                 "blocks_freed": sum(end.blocks_freed for end in ends),
                 "timings": None,
             }
         )
+
+
+def _sum(ends: Sequence[End]) -> Usage:
+    return Usage(
+        prompt_tokens=sum(end.usage.prompt_tokens for end in ends),
+        cached_tokens=sum(end.usage.cached_tokens for end in ends),
+        completion_tokens=sum(end.usage.completion_tokens for end in ends),
+        reasoning_tokens=sum(end.usage.reasoning_tokens for end in ends),
+    )
 
 
 def _ends_here(end: End, index: int, reason: FinishReason) -> Data:

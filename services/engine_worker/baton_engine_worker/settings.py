@@ -7,13 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from baton_common.catalog import catalog_of
+from baton_common.catalog import DEFAULT_MAX_TOKENS, catalog_of
 from baton_common.settings import ServiceSettings
 from baton_engine import EngineConfig, NgramSpeculation
 from baton_engine_worker.dialect import ToolFormatChoice
 
 _MB = 1024 * 1024
-DEFAULT_MAX_TOKENS = 1024
 
 
 class Settings(ServiceSettings):

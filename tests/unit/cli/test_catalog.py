@@ -58,6 +58,14 @@ def test_defaults_come_small_first_and_auto_stands_for_both() -> None:
     assert catalog.aliases["default"].large is None
 
 
+def test_the_bound_of_an_answer_is_the_largest_of_the_models_that_may_give_it() -> None:
+    catalog = load_catalog()
+    assert catalog.answer_bound("smollm2-135m") == 512
+    assert catalog.answer_bound("default") == 512
+    assert catalog.answer_bound("auto") == 1024
+    assert catalog.answer_bound("of-somebody-else") == 1024
+
+
 def test_a_good_text_is_read() -> None:
     model = parse_catalog(GOOD).models["tiny"]
     assert model.source.parts[0].archive.size_bytes == 7

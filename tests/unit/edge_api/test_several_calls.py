@@ -215,3 +215,26 @@ async def test_a_failure_on_the_way_ends_all_and_those_that_had_no_turn_are_neve
     assert last.finish_reason == "cancelled"
     assert last.usage.completion_tokens == 2 * (MAX_UNDER_WAY + 1)
     bench.several.close()
+
+
+async def test_money_is_for_what_no_cache_gave() -> None:
+    bench = Bench(3)
+    await bench.several.hand_on(bench.chat, 1000)
+    for call, cache in zip(bench.calls, ("exact", "none", "none"), strict=True):
+        call.say(prologue().model_copy(update={"cache": cache}), end(2))
+    assert (await bench.several.begin()).cache == "none"
+    last = (await bench.rest())[-1]
+    assert isinstance(last, End)
+    used, charged = last.usage, bench.several.charged(last.usage)
+    assert 3 * charged.completion_tokens == 2 * used.completion_tokens > 0
+    assert 3 * charged.prompt_tokens == 2 * used.prompt_tokens > 0
+
+
+async def test_what_the_cache_gave_as_a_whole_costs_nothing() -> None:
+    bench = Bench(2)
+    await bench.several.hand_on(bench.chat, 1000)
+    for call in bench.calls:
+        call.say(prologue().model_copy(update={"cache": "exact"}), end(2))
+    assert (await bench.several.begin()).cache == "exact"
+    await bench.rest()
+    assert bench.several.charged(Usage(prompt_tokens=4, completion_tokens=4)) == Usage()

@@ -52,6 +52,13 @@ class Asked:
     max_output_tokens: int | None = None
     """Of one answer, as the client asked; None: it named no bound."""
     num_answers: int = 1
+    answered_by: str = ""
+    """The model behind that name, where the catalog doesn't know it."""
+
+    @property
+    def known_as(self) -> str:
+        """What the catalog, with its aliases and prices, can be asked for."""
+        return self.answered_by or self.model
 
 
 @dataclass(frozen=True)
@@ -112,8 +119,9 @@ class Grant:
             for party in self._parties:
                 self._book.accounts.free_seat(party, self._tenant.key_id, self._number)
 
-    async def settle(self, usage: Usage, model: str, *, is_free: bool = False) -> None:
-        """`model` answered; accounts of others that might have are given back. `is_free`: from a cache.
+    async def settle(self, usage: Usage, model: str, charged: Usage | None = None) -> None:
+        """`model` answered; accounts of others that might have are given back. `charged`: what of it costs
+        money, if not all: what came from a cache doesn't.
 
         Where the engine's count of the prompt did not come, money is as in the ledger; the limit of tokens
         keeps the prompt as it was counted on entry: it protects, it is no bill."""
@@ -121,7 +129,7 @@ class Grant:
         if not book or not parties:
             return
         num_tokens = (usage.prompt_tokens or self._num_prompt_tokens) + usage.completion_tokens
-        use = Use(num_tokens, 0 if is_free else book.catalog.price_of(model).cost(usage))
+        use = Use(num_tokens, book.catalog.price_of(model).cost(usage if charged is None else charged))
         others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
         others -= {model_party(model), model_party(self._asked.model)}
         waits = [self._settle_at(book, party, None if party in others else use) for party in parties]
@@ -180,8 +188,12 @@ class Admission:
         figures: LimitFigures,
         guess: OutputGuess,
         models_of_key: Callable[[str], frozenset[str]],
+        *,
+        answer_bound: int | None = None,
     ) -> None:
-        """`models_of_key` gets a key id; empty: the key may ask for all."""
+        """`models_of_key` gets a key id; empty: the key may ask for all. `answer_bound`: tokens of an answer
+        whose client named no bound; None: as the catalog says of its model."""
+        self._answer_bound = answer_bound
         self._rules = rules
         self._models_of_key = models_of_key
         self._book = _Book(accounts, catalog, figures, guess)
@@ -192,7 +204,7 @@ class Admission:
         self.check_model(tenant, asked.model)
         if not self._rules.synced:
             raise _not_known("The limits are not loaded yet. Try again shortly.")
-        parties = self._parties(tenant, asked.model)
+        parties = self._parties(tenant, asked)
         if not parties:
             return Grant(None, tenant, asked)
         grant = Grant(self._book, tenant, asked)
@@ -225,8 +237,8 @@ class Admission:
         seen = [(party, self._book.accounts.view(party)) for party in parties]
         exchange.headers.extend(rate_headers([(party, view) for party, view in seen if view]))
 
-    def _parties(self, tenant: Tenant, model: str) -> tuple[str, ...]:
-        names = dict.fromkeys((model, *self._book.catalog.may_stand_for(model)))
+    def _parties(self, tenant: Tenant, asked: Asked) -> tuple[str, ...]:
+        names = dict.fromkeys((asked.model, *self._book.catalog.may_stand_for(asked.known_as)))
         return self._rules.parties(tenant, tuple(names))
 
     async def _wish(self, tenant: Tenant, parties: tuple[str, ...], asked: Asked) -> Wish:
@@ -235,12 +247,14 @@ class Admission:
             return Wish(0, 0)
         num_prompt_tokens = await asked.count_prompt_tokens()
         each = asked.max_output_tokens
-        guessed = self._book.guess.tokens(tenant.key_id) if each is None else each
+        if each is None:
+            most = self._answer_bound or self._book.catalog.answer_bound(asked.known_as)
+            each = self._book.guess.tokens(tenant.key_id, most)
         return Wish(
             num_prompt_tokens,
-            guessed * asked.num_answers,
-            self._dearest(asked.model),
-            may_shrink=each is None,
+            each * asked.num_answers,
+            self._dearest(asked.known_as),
+            may_shrink=asked.max_output_tokens is None,
         )
 
     def _dearest(self, model: str) -> Price:

@@ -22,18 +22,16 @@ class _Seen:
 
 
 class OutputGuess:
-    """`most` is what an answer without a bound may have, in tokens."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
 
-    def tokens(self, key_id: str) -> int:
-        """Of one answer. Of a key that was never seen: the most that an answer may have."""
+    def tokens(self, key_id: str, most: int) -> int:
+        """Of one answer. `most`: what one without a bound may have; it is the guess for a key that was never
+        seen."""
         seen = self._seen.get(key_id)
         if seen is None:
-            return self._most
-        return max(1, min(self._most, round(seen.mean + _DEVIATIONS * seen.deviation)))
+            return most
+        return max(1, min(most, round(seen.mean + _DEVIATIONS * seen.deviation)))
 
     def learn(self, key_id: str, num_tokens: int) -> None:
         """One answer to this key had so many."""

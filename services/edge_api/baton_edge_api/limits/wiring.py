@@ -37,8 +37,15 @@ class Limits:
             self.rules, NatsBucket(bus), self._gone, edge=node.instance, wall=node.clock.wall
         )
         figures = LimitFigures(metrics.registry, lambda: accounts.num_held)
-        guess = OutputGuess(settings.default_max_tokens)
-        self.admission = Admission(self.rules, accounts, catalog, figures, guess, ring.models_of)
+        self.admission = Admission(
+            self.rules,
+            accounts,
+            catalog,
+            figures,
+            OutputGuess(),
+            ring.models_of,
+            answer_bound=settings.default_max_tokens,
+        )
 
     async def stop(self, seconds: float) -> None:
         """What was given back is written before the process ends; what is not, comes back with our lease."""
