@@ -193,8 +193,8 @@ async def test_an_embedding_models_limit_holds_under_its_other_names(nats_url: s
     ):
         edge = limited.first.edge
         await eventually(lambda: bool(edge.node.leases.ready("embedder")))
-        statuses = [
-            (await limited.first.client.post("/v1/embeddings", json={"model": name, "input": "a"})).status_code
-            for name in ("embedding", EMBEDDING_MODEL, "embedding")
-        ]
+        ask = limited.first.client.post
+        names = ("embedding", EMBEDDING_MODEL, "embedding")
+        bodies = [{"model": name, "input": "a"} for name in names]
+        statuses = [(await ask("/v1/embeddings", json=body)).status_code for body in bodies]
         assert statuses == [200, 200, 429]

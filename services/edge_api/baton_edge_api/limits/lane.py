@@ -177,8 +177,8 @@ class Lane:
         return True
 
     async def _read(self, batch: list[Change]) -> None:
-        """Raises BusError. `batch` loses what a doubtful write carried out already, and begins with the undoing
-        of what that took for requests that were turned away meanwhile."""
+        """Raises BusError. `batch` loses what a doubtful write carried out already, and begins with undoing
+        what that took for requests that were turned away meanwhile."""
         value, self._revision = await self._bucket.read(self._entry)
         self._state = _decode(self._entry, value)
         if self._doubtful is None:
