@@ -71,6 +71,11 @@ class BooksQuery(WireModel):
     tenant_id: str
     conversation_id: str | None = None
     request_id: RequestId | None = None
+    more_request_ids: tuple[RequestId, ...] = Field(
+        default=(),
+        max_length=127,
+        description="Of usage: rows of these too. A completion of several prompts is several requests.",
+    )
     by: tuple[UsageBy, ...] = Field(
         default=(), max_length=4, description="Of usage_sums: what is told apart."
     )

@@ -26,6 +26,7 @@ from baton_contracts.queries import (
     StoredTurn,
 )
 from baton_contracts.records import StoredMessage, UsageRecord
+from baton_edge_api.several_calls import request_ids_of
 from tests.support.edge_process import QUESTION, RunningEdge, running_edge
 
 RID = "0af7651916cd43dd8448eb211c80319c"
@@ -241,7 +242,8 @@ async def test_usage_shows_the_ledger_rows(edge: RunningEdge, client: httpx.Asyn
         "completion_tokens": 2,
         "reasoning_tokens": 0,
     }
-    assert asked == [BooksQuery(kind="usage", tenant_id="default", request_id=RID)]
+    others = request_ids_of(RID, 128)[1:]
+    assert asked == [BooksQuery(kind="usage", tenant_id="default", request_id=RID, more_request_ids=others)]
     for bad in ("", "?request_id=", "?request_id=a.b.*"):
         response = await client.get(f"/v1/usage{bad}")
         assert (response.status_code, error_of(response)["param"]) == (400, "request_id")

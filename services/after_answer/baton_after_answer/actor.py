@@ -49,8 +49,8 @@ class BooksDesk:
             case "conversation":
                 return BooksReply(turns=books.conversation(tenant_id, query.conversation_id or ""))
             case "usage":
-                rows = books.usage(tenant_id, query.request_id, query.since, query.until)
-                return BooksReply(usage=rows)
+                ids = (query.request_id, *query.more_request_ids) if query.request_id else ()
+                return BooksReply(usage=books.usage(tenant_id, ids, query.since, query.until))
             case "usage_sums":
                 until = self._clock.wall() if query.until is None else query.until
                 return BooksReply(sums=books.usage_sums(tenant_id, query.by, query.since, until))

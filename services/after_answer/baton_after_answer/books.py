@@ -84,11 +84,12 @@ def conversation_statement(tenant_id: str, conversation_id: str) -> Select[tuple
 
 
 def usage_statement(
-    tenant_id: str, request_id: str | None, since: float = 0.0, until: float | None = None
+    tenant_id: str, request_ids: Sequence[str], since: float = 0.0, until: float | None = None
 ) -> Select[tuple[object, ...]]:
     statement = select(ledger).where(ledger.c.tenant_id == tenant_id)
-    if request_id:
-        return statement.where(ledger.c.request_id == request_id).order_by(ledger.c.run_id, ledger.c.attempt)
+    if request_ids:
+        by_attempt = (ledger.c.request_id, ledger.c.run_id, ledger.c.attempt)
+        return statement.where(ledger.c.request_id.in_(request_ids)).order_by(*by_attempt)
     if since:
         statement = statement.where(ledger.c.ended_at >= since)
     if until is not None:
@@ -169,10 +170,10 @@ class Books:
         return tuple(reversed(found))
 
     def usage(
-        self, tenant_id: str, request_id: str | None, since: float = 0.0, until: float | None = None
+        self, tenant_id: str, request_ids: Sequence[str], since: float = 0.0, until: float | None = None
     ) -> tuple[UsageRecord, ...]:
-        """The rows of one request by attempt, or the tenant's newest ones of a time."""
-        statement = usage_statement(tenant_id, request_id, since, until)
+        """The rows of each of these requests by attempt; without any, the tenant's newest ones of a time."""
+        statement = usage_statement(tenant_id, request_ids, since, until)
         return tuple(_usage_record(row) for row in self._rows(statement))
 
     def usage_sums(

@@ -34,7 +34,7 @@ from baton_edge_api.record_log import RecordLog
 from baton_edge_api.relay_call import Call, CancelOutcome, RelayCall
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.several_calls import SeveralCalls
+from baton_edge_api.several_calls import SeveralCalls, request_ids_of
 
 _END_SECONDS = 0.3
 """How long the end of a cancelled answer is waited for: it says what was used until then."""
@@ -124,6 +124,9 @@ class RelayAnswer:
     async def _relay(self) -> None:
         chat = self._question.chat
         self._trace.admitted(model=chat.model, stream=chat.stream)
+        if more := self._question.more_requests:
+            ids = request_ids_of(self._envelope.request_id, 1 + len(more))
+            self._trace.attributes["other_request_ids"] = ids[1:]
         instance = await self._call.hand_on(chat, self._settings.max_handoff_bytes)
         self._trace.handed_on(instance)
         prologue = self._so_far.prologue = await self._call.begin()

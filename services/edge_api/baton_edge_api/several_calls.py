@@ -34,6 +34,10 @@ def request_id_of(first: str, place: int) -> str:
     return hashlib.sha256(f"{first}/{place}".encode()).hexdigest()[:32]
 
 
+def request_ids_of(first: str, num_requests: int) -> tuple[str, ...]:
+    return tuple(request_id_of(first, place) for place in range(num_requests))
+
+
 class SeveralCalls:
     def __init__(
         self,
@@ -64,8 +68,7 @@ class SeveralCalls:
     async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
         """Takes a seat for each, hands the first on, then the others as their turn comes."""
         del chat  # the first of ours
-        for place in range(1, len(self._chats)):
-            request_id = request_id_of(self._envelope.request_id, place)
+        for request_id in request_ids_of(self._envelope.request_id, len(self._chats))[1:]:
             envelope = self._envelope.model_copy(update={"request_id": request_id})
             queue = self._seats.enter_context(self._desk.seat(request_id))
             self._calls.append(self._new_call(queue, envelope))

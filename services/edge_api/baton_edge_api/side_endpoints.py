@@ -21,6 +21,7 @@ from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import parse_request_id
+from baton_contracts.openai_completions import MAX_PROMPTS
 from baton_contracts.openai_requests import DocumentRequest
 from baton_contracts.queries import (
     BooksQuery,
@@ -39,6 +40,7 @@ from baton_edge_api.metrics import CONTENT_TYPE, Metrics
 from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
 from baton_edge_api.settings import EdgeSettings
+from baton_edge_api.several_calls import request_ids_of
 from baton_edge_api.side_questions import ask
 from baton_edge_api.typed_body import parsed, typed
 from baton_edge_api.usage_question import sums_object, sums_query
@@ -166,9 +168,13 @@ class SideEndpoints:
             query = sums_query(tenant.tenant_id, request.query_params)
             return to_response(json_answer(sums_object(await self._books(request, query))))
         wanted = _request_id(request.query_params.get("request_id", ""), "request_id")
-        query = BooksQuery(kind="usage", tenant_id=tenant.tenant_id, request_id=wanted)
+        ids = request_ids_of(wanted, MAX_PROMPTS)
+        query = BooksQuery(
+            kind="usage", tenant_id=tenant.tenant_id, request_id=wanted, more_request_ids=ids[1:]
+        )
         reply = await self._books(request, query)
-        rows = [row.model_dump(mode="json") for row in reply.usage]
+        found = sorted(reply.usage, key=lambda row: ids.index(row.request_id))  # prompt after prompt
+        rows = [row.model_dump(mode="json") for row in found]
         return to_response(json_answer({"object": "list", "data": rows}))
 
     async def add_document(self, request: Request) -> Response:

@@ -91,7 +91,7 @@ def test_the_gateways_own_row_takes_the_place_of_a_stand_in(engine: Engine, orde
         )
         row = ledger_row(record.model_copy(update={"stand_in": stand_in}), written_at=1.0)
         books.write(Entry(ledger=[row]))
-    [row] = books.usage(ACME.tenant_id, RID)
+    [row] = books.usage(ACME.tenant_id, [RID])
     assert (row.replica, row.stand_in) == ("told by the gateway", False)
 
 
@@ -103,7 +103,7 @@ def test_attempts_and_runs_of_one_request_are_rows_of_their_own(engine: Engine) 
         usage_record(request_id=RID, run_id="ffffffff"),
     ]
     books.write(Entry(ledger=[ledger_row(record, 1.0) for record in records]))
-    found = books.usage("acme", RID)
+    found = books.usage("acme", [RID])
     assert [(row.run_id, row.attempt, row.outcome) for row in found] == [
         ("0a1b2c3d", 1, "error"),
         ("0a1b2c3d", 2, "finished"),
@@ -124,7 +124,7 @@ def test_no_tenant_sees_the_books_of_another(engine: Engine) -> None:
     )
     assert [turn.answer for turn in books.conversation("acme", "conv_1")] == ["mine"]
     assert [turn.answer for turn in books.conversation("rival", "conv_1")] == ["theirs"]
-    assert [row.tenant.tenant_id for row in books.usage("rival", RID)] == ["rival"]
+    assert [row.tenant.tenant_id for row in books.usage("rival", [RID])] == ["rival"]
     assert books.conversation("nobody", "conv_1") == ()
 
 

@@ -44,8 +44,8 @@ def ran(attempt: int = 1, replica: str = ONE, prompt: int = 7, said: int = 5, **
     return span("engine_worker", 7, replica, **(counted | more))
 
 
-def told(prompt: int = 7, said: int = 5) -> Span:
-    return span("edge_api", 2, "edge_api-1", prompt_tokens=prompt, completion_tokens=said)
+def told(prompt: int = 7, said: int = 5, **more: Any) -> Span:
+    return span("edge_api", 9, "edge_api-1", prompt_tokens=prompt, completion_tokens=said, **more)
 
 
 def beat(replica: str = ONE, tokens: int = 5, **changes: Any) -> ReplicaHeartbeat:
@@ -107,6 +107,15 @@ def test_figures_that_differ() -> None:
 def test_a_counter_is_compared_only_of_a_replica_at_rest() -> None:
     assert kinds([row()], [ran()], [beat(tokens=9)]) == ["counter"]
     assert kinds([row()], [ran()], [beat(tokens=9, num_running=1)]) == []
+
+
+def test_an_answer_to_several_requests_is_the_bill_of_all() -> None:
+    other = "cd" * 16
+    second = row(prompt=3, said=2).model_copy(update={"request_id": other})
+    both = told(prompt=10, said=7, other_request_ids=(other,))
+    assert kinds([row(), second], [both]) == []
+    assert kinds([row()], [both]) == ["lost row"]
+    assert kinds([row(), second.model_copy(update={"usage": Usage()})], [both]) == ["bill"]
 
 
 def test_a_cache_hit_has_no_engine() -> None:

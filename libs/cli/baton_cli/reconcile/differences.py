@@ -90,10 +90,10 @@ def _bills(found: Evidence, since: float) -> Iterator[Difference]:
     for row in found.rows:
         runs[row.request_id][row.run_id].append(row)
     for client in found.clients:
-        of_request = runs.get(client.request_id, {})
-        if len(of_request) == 1:
-            yield from _bill(client, next(iter(of_request.values())))
-        elif not of_request and client.ended_at >= since + SPAN_SLACK_SECONDS:
+        of_requests = [runs.get(name, {}) for name in (client.request_id, *client.other_request_ids)]
+        if all(len(of_request) == 1 for of_request in of_requests):
+            yield from _bill(client, [row for each in of_requests for rows in each.values() for row in rows])
+        elif not all(of_requests) and client.ended_at >= since + SPAN_SLACK_SECONDS:
             yield Difference("lost row", client.request_id, "it was answered, and has no ledger row at all")
 
 

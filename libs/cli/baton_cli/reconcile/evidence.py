@@ -12,7 +12,7 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.records import UsageRecord
 from baton_contracts.spans import AttributeValue, Span, SpanBatch
 
-_EDGE, _ENGINE = 2, 7
+_ENGINE, _STREAM_BACK = 7, 9
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class TheClient:
     prompt_tokens: int
     completion_tokens: int
     ended_at: float
+    other_request_ids: tuple[str, ...] = ()
+    """A completion of several prompts is one answer to several requests."""
 
 
 @dataclass
@@ -51,13 +53,14 @@ class Evidence:
         for span in batch.spans:
             if span.stop == _ENGINE and span.name == "handle" and "completion_tokens" in span.attributes:
                 self.runs.append(_engine_run(batch.request_id, span))
-            elif span.stop == _EDGE and span.status == "ok" and "completion_tokens" in span.attributes:
+            elif span.stop == _STREAM_BACK and span.status == "ok" and "completion_tokens" in span.attributes:
                 self.clients.append(
                     TheClient(
                         request_id=batch.request_id,
                         prompt_tokens=_number(span.attributes.get("prompt_tokens")),
                         completion_tokens=_number(span.attributes["completion_tokens"]),
                         ended_at=span.start + span.duration,
+                        other_request_ids=_names(span.attributes.get("other_request_ids")),
                     )
                 )
 
@@ -76,6 +79,10 @@ def _engine_run(request_id: str, span: Span) -> EngineRun:
 
 def _number(value: AttributeValue | None) -> int:
     return int(value) if isinstance(value, int | float) else 0
+
+
+def _names(value: AttributeValue | None) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def newest(beats: Iterable[ReplicaHeartbeat]) -> list[ReplicaHeartbeat]:
