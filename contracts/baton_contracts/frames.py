@@ -52,7 +52,12 @@ class Prologue(FrameBase):
     replica: str = Field(description="Instance of the engine worker; `cache` for a cached answer.")
     gateway: SubjectToken
     guard: SubjectToken
-    cache: Literal["none", "exact"] = "none"
+    cache: Literal["none", "exact", "semantic"] = Field(
+        default="none", description="semantic: the answer to a question that was phrased otherwise."
+    )
+    cache_similarity: float | None = Field(
+        default=None, ge=-1, le=1.001, description="Of a semantic hit: the cosine of the two questions."
+    )
     num_answers: int = Field(default=1, ge=1, description="So many answers come, told apart by index.")
     prompt_tokens: int | None = Field(default=None, ge=0, description="As the engine counted them.")
     resumed: tuple[int, ...] = Field(

@@ -91,6 +91,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
             f"{ROOT}.route.*",
             f"{ROOT}.frames.*.*.*",
             f"{ROOT}.after.usage.*",
+            f"{ROOT}.embed.*",
             f"{ROOT}.resend.*.*",
         ),
         "inference_router": (f"{ROOT}.engine.*.*", f"{ROOT}.kv.ask.*", f"{ROOT}.tokens.*.*"),

@@ -184,7 +184,7 @@ CHANNELS: tuple[Channel, ...] = (
         "embed.{requestId}",
         "request",
         queries.EmbedQuery,
-        "prompt_builder edge_api input_guardrails",
+        "prompt_builder edge_api input_guardrails llm_gateway",
         "embedder",
         queries.EmbedReply,
     ),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from baton_common.nats_bus import NatsBus
 from baton_output_guardrails.config import OutputConfig
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import catalog
+from tests.support.scripted_embedder import scripted_embedder
 from tests.support.whole_relay import whole_relay
 
 BANNED = "forbidden fruit"
@@ -41,4 +43,21 @@ async def test_replayed_as_chunks_then_blocked(nats_url: str, tmp_path: Path) ->
     assert blocked.headers["x-baton-cache"] == "exact"
     assert "forb" not in said(blocked.text)
     assert '"finish_reason":"content_filter"' in blocked.text
+    assert len(provider.asked) == 1
+
+
+async def test_the_answer_to_another_phrasing_too(nats_url: str, tmp_path: Path) -> None:
+    embedders = await NatsBus.connect(nats_url, name="embedder")
+    async with fake_provider(fruit) as provider, scripted_embedder(embedders):
+        (tmp_path / "catalog.toml").write_text(catalog(("far", provider), more="[cache]\nsemantic = true\n"))
+        async with whole_relay(nats_url, tmp_path, FakeEngine()) as relay:
+            asked = {"model": "far", "stream": True, "temperature": 0, "retrieval": "off"}
+            await relay.ask("What is an apple called?", **asked)
+            again = await relay.ask("Please, what is an apple called?", **asked)
+            await relay.run_guard(OutputConfig.model_validate({"deny": {"phrases": [BANNED]}}))
+            blocked = await relay.ask("Please, what is an apple called?", **asked)
+    await embedders.close()
+    assert said(again.text) == "An apple is a forbidden fruit."
+    assert [each.headers["x-baton-cache"] for each in (again, blocked)] == ["semantic", "semantic"]
+    assert "forb" not in said(blocked.text)
     assert len(provider.asked) == 1

@@ -111,6 +111,10 @@ class CacheRules:
     """Also answers that were sampled without a seed are given again."""
     single_flight: bool = False
     """Identical requests under way at the same time are one call."""
+    semantic: bool = False
+    """Also the answer to a question that only was phrased otherwise is given."""
+    semantic_threshold: float = 0.9
+    """How alike the two phrasings must be: the cosine of their vectors."""
 
 
 @dataclass(frozen=True)
@@ -245,11 +249,21 @@ def read_cache(table: Table) -> CacheBook:
 
 
 def _cache_rules(table: Table, default: CacheRules, *more: str) -> CacheRules:
-    table.only("enabled", "ttl_seconds", "sampled", "single_flight", *more)
+    table.only("enabled", "ttl_seconds", "sampled", "single_flight", "semantic", "semantic_threshold", *more)
     ttl = table.number("ttl_seconds", 0.0, least=0.001) if table.has("ttl_seconds") else default.ttl_seconds
     return CacheRules(
         enabled=table.flag("enabled", default.enabled),
         ttl_seconds=ttl,
         sampled=table.flag("sampled") if table.has("sampled") else default.sampled,
         single_flight=table.flag("single_flight", default.single_flight),
+        semantic=table.flag("semantic", default.semantic),
+        semantic_threshold=_threshold(table, default.semantic_threshold),
     )
+
+
+def _threshold(table: Table, default: float) -> float:
+    """Below one half even questions about different things are alike."""
+    threshold = table.number("semantic_threshold", default, least=0.5)
+    if threshold > 1:
+        raise table.fail("semantic_threshold", f"must be at most 1, is {threshold:g}")
+    return threshold

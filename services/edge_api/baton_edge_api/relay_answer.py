@@ -187,6 +187,8 @@ class RelayAnswer:
                 (b"x-baton-replica", _header_value(prologue.replica)),
                 (b"x-baton-cache", prologue.cache.encode()),
             ]
+            if prologue.cache_similarity is not None:
+                headers.append((b"x-baton-cache-similarity", b"%.3f" % prologue.cache_similarity))
         return headers
 
     async def _close_books(self) -> None:

@@ -23,10 +23,12 @@ from baton_contracts.handoffs import GatewayHandoff
 from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
 from baton_llm_gateway.actor import CachePolicy, Gateway
 from baton_llm_gateway.books import Books
+from baton_llm_gateway.likeness import EmbedderClient
 from baton_llm_gateway.model_choice import ModelChooser
 from baton_llm_gateway.providers.connections import Connections, addresses
 from baton_llm_gateway.relay import Providers, RelayLimits
 from baton_llm_gateway.response_cache import ResponseCache
+from baton_llm_gateway.semantic_cache import SemanticCache
 from baton_llm_gateway.served_models import ServedModels
 from baton_llm_gateway.settings import Settings
 from baton_llm_gateway.target_health import TargetHealth
@@ -43,13 +45,16 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     books = Books(bus)
     catalog = catalog_of(settings.home)
     connections = Connections(addresses(all_targets(catalog), os.environ))
+    cache = ResponseCache(
+        node.clock,
+        max_bytes=int(settings.cache_max_mb * 1024 * 1024),
+        ttl_seconds=settings.cache_ttl_seconds,
+    )
+    embedder = EmbedderClient(bus, node.clock, settings.semantic_embed_seconds)
     gateway = Gateway(
         chooser=ModelChooser(catalog, served.ready, served.ever_seen, settings.long_question_characters),
-        cache=ResponseCache(
-            node.clock,
-            max_bytes=int(settings.cache_max_mb * 1024 * 1024),
-            ttl_seconds=settings.cache_ttl_seconds,
-        ),
+        cache=cache,
+        semantic=SemanticCache(cache, embedder.embed, max_bytes=int(settings.semantic_max_mb * 1024 * 1024)),
         cache_policy=CachePolicy(settings.policy_version, settings.cache_sampled),
         inbox=inbox,
         outbox=outbox,

@@ -20,6 +20,9 @@ from baton_llm_gateway.itinerary import Itinerary
 from baton_llm_gateway.model_choice import Choice, ModelChooser
 from baton_llm_gateway.relay import LEDGER_SECONDS, Providers, Relay, RelayLimits
 from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached
+from baton_llm_gateway.semantic_cache import SemanticCache, Similar
+from baton_llm_gateway.semantic_key import Alike
+from baton_llm_gateway.semantic_key import alike as alike_key
 from baton_llm_gateway.single_flight import SHARED, Flights, Follower
 
 
@@ -33,6 +36,7 @@ class CachePolicy:
 class Gateway:
     chooser: ModelChooser
     cache: ResponseCache
+    semantic: SemanticCache
     cache_policy: CachePolicy
     inbox: FrameInbox
     outbox: FrameOutbox
@@ -47,13 +51,18 @@ class Gateway:
         ctx.attributes |= {"model": choice.model, "route": choice.rule, "route_reason": choice.reason}
         rules = self.chooser.catalog.cache.of(ctx.envelope.tenant.tenant_id)
         key = self._cache_key(ctx, handoff, choice, rules)
-        hit = self.cache.get(key, handoff.chat.cache_max_age) if key else None
+        hit, similarity = self.cache.get(key, handoff.chat.cache_max_age) if key else None, None
+        alike = self._alike(ctx, handoff, choice) if key and rules.semantic else None
+        if alike and hit is None and (found := await self._similar(ctx, handoff, alike, rules)):
+            hit, similarity = found.answer, found.similarity
         ctx.attributes["cache"] = "hit" if hit else "miss" if key else "off"
+        if hit:
+            ctx.attributes["cache_layer"] = "exact" if similarity is None else "semantic"
         cancellation = Cancellation()
         ctx.on_cancel = cancellation.note  # from here on a guard may be open, which must be told
         guard = None if handoff.plain else await self._open_guard(ctx, handoff)
         if hit:
-            await self._answer_from_cache(ctx, handoff, choice, guard, hit)
+            await self._answer_from_cache(ctx, handoff, choice, guard, hit, similarity)
             return
         shared_key = key if rules.single_flight and handoff.chat.cache_max_age is None else None
         if shared_key and await self._followed(ctx, handoff, cancellation, guard, shared_key):
@@ -76,7 +85,9 @@ class Gateway:
             )
             last = ended = await relay.run()
             if key and last.outcome == "finished" and last.model == choice.model:
-                self._remember(key, last, handoff.chat.cache_ttl or rules.ttl_seconds)
+                is_kept = self._remember(key, last, handoff.chat.cache_ttl or rules.ttl_seconds)
+                if alike and is_kept and not last.calls:
+                    self.semantic.remember(alike, key)
         finally:
             if flight and shared_key:
                 self.flights.end(shared_key, flight, ended)
@@ -138,6 +149,26 @@ class Gateway:
             policy_version=self.cache_policy.version,
         )
 
+    def _alike(self, ctx: RequestContext, handoff: GatewayHandoff, choice: Choice) -> Alike | None:
+        return alike_key(
+            tenant_id=ctx.envelope.tenant.tenant_id,
+            model=choice.model,
+            prompt=handoff.prompt,
+            chat=handoff.chat,
+            policy_version=self.cache_policy.version,
+        )
+
+    async def _similar(
+        self, ctx: RequestContext, handoff: GatewayHandoff, alike: Alike, rules: CacheRules
+    ) -> Similar | None:
+        with ctx.spans.span("semantic_cache", threshold=rules.semantic_threshold) as span:
+            max_age = handoff.chat.cache_max_age
+            verdict = await self.semantic.find(ctx.request_id, alike, rules.semantic_threshold, max_age)
+            span.set(verdict=verdict.why)
+            if verdict.nearest is not None:
+                span.set(similarity=round(verdict.nearest, 4))
+        return verdict.hit
+
     async def _open_guard(self, ctx: RequestContext, handoff: GatewayHandoff) -> str:
         gateway = ctx.node.instance
         ack = await ctx.hand_on(
@@ -159,6 +190,7 @@ class Gateway:
         choice: Choice,
         guard: str | None,
         hit: CachedAnswer,
+        similarity: float | None,
     ) -> None:
         started_at = ctx.node.clock.wall()
         with ctx.spans.span("replay", characters=len(hit.text)):
@@ -169,19 +201,21 @@ class Gateway:
                 model=choice.model,
                 guard=guard,
                 citations=handoff.prompt.citations,
+                similarity=similarity,
             )
         record = cache_hit_record(ctx.envelope, choice.model, hit, started_at, ctx.node.clock.wall())
         with ctx.spans.span("ledger"):
             await asyncio.wait({self.books.write(record)}, timeout=LEDGER_SECONDS)
 
-    def _remember(self, key: str, last: Attempt, ttl_seconds: float | None) -> None:
-        """Only whole answers, as the engine wrote them."""
+    def _remember(self, key: str, last: Attempt, ttl_seconds: float | None) -> bool:
+        """Only whole answers, as the engine wrote them. False: this one is not kept."""
         if not last.can_be_repeated:
-            return
+            return False
         if last.usage and last.finish_reason in ("stop", "tool_calls", "length"):
             calls = tuple(call for _, call in sorted(last.calls.items()))
             answer = CachedAnswer(last.text, last.finish_reason, last.usage, "".join(last.reasoning), calls)
             self.cache.put(key, answer, ttl_seconds)
+        return self.cache.holds(key)
 
 
 def _describe(ctx: RequestContext, last: Attempt) -> None:

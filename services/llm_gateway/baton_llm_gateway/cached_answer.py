@@ -23,7 +23,9 @@ async def send_cached(
     model: str,
     guard: str | None,
     citations: tuple[str, ...],
+    similarity: float | None = None,
 ) -> None:
+    """`similarity`: of the question that it answered, where that is another one."""
     request_id, gateway = ctx.request_id, ctx.node.instance
     way = (
         subjects.frames(gateway, guard, request_id)
@@ -40,7 +42,8 @@ async def send_cached(
             replica="cache",
             gateway=gateway,
             guard=guard or gateway,
-            cache="exact",
+            cache="exact" if similarity is None else "semantic",
+            cache_similarity=similarity,
             citations=citations,
         )
     )

@@ -99,6 +99,14 @@ class ResponseCache:
         self._entries.move_to_end(key)
         return found.answer
 
+    def holds(self, key: str, max_age_seconds: float | None = None) -> bool:
+        """Whether `get` would find it; it is not used by being asked for."""
+        found = self._entries.get(key)
+        if found is None:
+            return False
+        age = self._clock.monotonic() - found.stored_at
+        return age <= found.ttl_seconds and (max_age_seconds is None or age < max_age_seconds)
+
     def put(self, key: str, answer: CachedAnswer, ttl_seconds: float | None = None) -> None:
         """An answer larger than the whole cache is not kept. `ttl_seconds`: instead of the cache's own."""
         if key in self._entries:

@@ -20,5 +20,9 @@ class Settings(ServiceSettings):
     cache_ttl_seconds: float = Field(default=600.0, gt=0)
     cache_sampled: bool = False
     """True: also answers that were sampled without a seed are given again."""
+    semantic_max_mb: float = Field(default=32.0, ge=0)
+    """What may be kept to know questions again that are phrased otherwise, for tenants that want it."""
+    semantic_embed_seconds: float = Field(default=0.15, gt=0)
+    """An embedder slower than this is not waited for."""
     policy_version: str = "1"
     """Part of every cache key: change it, and no answer from before is given again."""

@@ -93,6 +93,24 @@ def test_cache_rules_of_a_tenant_start_from_those_of_all() -> None:
     assert (other.ttl_seconds, other.single_flight) == (60.0, False)
 
 
+def test_the_semantic_layer_is_a_wish_of_the_tenant_with_a_threshold_of_its_own() -> None:
+    text = "[cache]\nsemantic_threshold = 0.92\n[cache.tenants.acme]\nsemantic = true"
+    book = parse_catalog(text + "\n[cache.tenants.b]\nsemantic = true\nsemantic_threshold = 0.97").cache
+    rules = [book.of(tenant) for tenant in ("acme", "b", "other")]
+    assert [(rule.semantic, rule.semantic_threshold) for rule in rules] == [
+        (True, 0.92),
+        (True, 0.97),
+        (False, 0.92),
+    ]
+
+
+@pytest.mark.parametrize("threshold", ["0.4", "1.1", '"0.9"'])
+def test_a_threshold_lies_between_a_half_and_one(threshold: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        parse_catalog(f"[cache]\nsemantic_threshold = {threshold}")
+    assert caught.value.entry == "cache.semantic_threshold"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "entry"),
     [

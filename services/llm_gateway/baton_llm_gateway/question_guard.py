@@ -1,0 +1,126 @@
+"""Whether two questions that an embedder finds alike may share an answer: by their words. Pure; English.
+
+A vector hardly knows that 12 is not 13, that `not` turns a question round, or who bit whom. So what
+carries the meaning has to be the same on both sides, in the same order: names, figures, negations, and
+every other word but those that only phrase a question. What is left to the vectors is the phrasing.
+
+5, five                  a figure, each its own
+not, n't, never          a negation; `without` too
+<PERSON_1>, os.path, C++ as written, but for upper and lower case
+ships, shipping          one word: endings of grammar go
+please tell me, the, of  nothing: phrasing
+why, when, did, will, …  what is asked for, and of which time: the same on both sides
+
+Knows nothing of caches. A wrong no costs a call, a wrong yes gives a wrong answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"<[a-z]+_\d+>|[^\W_]+(?:[._:/@#+'-]+[^\W_]+)*[+#%]*|[<>=*/^%$€£&|~+-]", re.IGNORECASE)
+_POLITE = re.compile(
+    r"(?:\W|\b(?:please|hi|hello|hey|thanks|kindly|(?:can|could|would|will) you|do you know"
+    r"|i (?:want|need|would like)(?: to know)?|i'd like(?: to know)?|let me know|tell me|show me|give me"
+    r"|explain(?: to me)?|describe|define)\b)+",
+    re.IGNORECASE,
+)
+"""At the beginning only: further on these words mean something."""
+_HOW_ONE_DOES = re.compile(
+    r"\bhow(?: (?:do|can|could|should|would) (?:i|we|one)| to| does one)\b", re.IGNORECASE
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NEGATIONS = _words("not no never none nobody nothing neither nor without cannot")
+_FIGURES = {
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "seven": "7",
+    "eight": "8",
+    "nine": "9",
+}
+_FIGURES |= {"ten": "10", "eleven": "11", "twelve": "12", "thirteen": "13", "fourteen": "14", "fifteen": "15"}
+_FIGURES |= {"sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19", "twenty": "20"}
+"""From two on: `one` is most often a pronoun."""
+_PHRASING = _words(
+    "a an the of to into with using as and is are am be been do does has have having can could shall would it"
+    " its this that these those there me what which please just so if really exactly actually also"
+)
+_ASKED = {
+    "who": "who",
+    "whom": "who",
+    "whose": "whose",
+    "when": "when",
+    "where": "where",
+    "why": "why",
+    "how": "how",
+    "way": "how",
+    "ways": "how",
+    "step": "how",
+    "steps": "how",
+    "was": "past",
+    "were": "past",
+    "did": "past",
+    "had": "past",
+    "will": "future",
+}
+_YES_OR_NO = _words(
+    "is are am do does can could shall would has have should must may might need was were did"
+)
+_ENDINGS = ("ings", "ing", "ation", "ence", "ment", "ed", "es", "s", "e")
+_SHORTEST_STEM = 3
+_LAST_LATIN_LETTER = "\u024f"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What of a question must be in another one too."""
+
+    words: tuple[str, ...]
+    asked: frozenset[str]
+
+
+def wording(question: str) -> Wording | None:
+    """Questions with equal wordings may share an answer. None: never, because nothing in it can be compared:
+    another alphabet, or phrasing alone."""
+    if any(char.isalpha() and char > _LAST_LATIN_LETTER for char in question):
+        return None
+    text = question.replace("\u2019", "'")
+    text = text[match.end() :] if (match := _POLITE.match(text)) else text
+    tokens = [_plain(token) for token in _TOKEN.findall(_HOW_ONE_DOES.sub("how", text))]
+    asked = {_ASKED[token] for token in tokens if token in _ASKED}
+    if tokens and tokens[0] in _YES_OR_NO:
+        asked.add("whether")
+        if tokens[0] not in _PHRASING:
+            asked.add(tokens[0])
+    words = tuple(_stem(token) for token in tokens if token not in _PHRASING and token not in _ASKED)
+    return Wording(words, frozenset(asked)) if words else None
+
+
+def _plain(token: str) -> str:
+    """One spelling. An acronym that would be phrasing in small letters (US, IT, WHO) stays in capitals."""
+    low = token.lower()
+    if len(token) > 1 and token.isupper() and (low in _PHRASING or low in _ASKED):
+        return token
+    if low in _NEGATIONS or low.endswith("n't"):
+        return "not"
+    return _FIGURES.get(low) or low.split("'")[0]
+
+
+def _stem(word: str) -> str:
+    if not word.isalpha() or word.endswith("ss"):
+        return word
+    for ending in _ENDINGS:
+        stem = word[: -len(ending)]
+        if word.endswith(ending) and len(stem) >= _SHORTEST_STEM:
+            is_doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in "sl"
+            return stem[:-1] if is_doubled else stem
+    return word

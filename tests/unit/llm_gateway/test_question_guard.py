@@ -1,0 +1,61 @@
+"""Which differences between two questions forbid one answer for both, and which are phrasing."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton_llm_gateway.question_guard import wording
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("How do I reset my password?", "please tell me how to reset my password"),
+        ("What is a mortgage?", "Hi, what's a mortgage"),
+        ("Explain recursion.", "Can you explain what recursion is?"),
+        ("What is five times 7?", "what is 5 times seven"),
+        ("Why isn\u2019t it raining?", "Why is it not raining?"),
+        ("How many people live in Japan?", "how many people lived in JAPAN"),
+        ("Is <PERSON_1> ill?", "Is <PERSON_1> ill"),
+    ],
+)
+def test_phrasing_is_no_difference(one: str, other: str) -> None:
+    assert wording(one) is not None
+    assert wording(one) == wording(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What is 12 times 8?", "What is 12 times 9?"),
+        ("Give me three tips.", "Give me five tips."),
+        ("Convert 2.5 to binary.", "Convert 25 to binary."),
+        ("Which animals can fly?", "Which animals can't fly?"),
+        ("Can I travel with a visa?", "Can I travel without a visa?"),
+        ("Is it legal here?", "Is it illegal here?"),
+        ("What is the capital of France?", "What is the capital of Finland?"),
+        ("Is <PERSON_1> older than <PERSON_2>?", "Is <PERSON_2> older than <PERSON_1>?"),
+        ("How do I convert euros to dollars?", "How do I convert dollars to euros?"),
+        ("How do I open a file in C?", "How do I open a file in C++?"),
+        ("What does os.path do?", "What does os do?"),
+        ("Is the sky blue?", "Why is the sky blue?"),
+        ("Can I take both pills?", "Should I take both pills?"),
+        ("Who is the president?", "Who was the president?"),
+        ("What is my name?", "What is your name?"),
+        ("Are flights to Rome late?", "Are flights from Rome late?"),
+        ("What is the capital of the US?", "What is the capital?"),
+        ("Can dogs eat grapes?", "Can dogs eat frozen grapes?"),
+    ],
+)
+def test_what_carries_the_meaning_is_one(one: str, other: str) -> None:
+    first, second = wording(one), wording(other)
+    assert first is not None
+    assert second is not None
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    "question", ["", "?!", "What is it?", "東京の天気は", "Какая погода?", "日本 weather"]
+)
+def test_what_can_not_be_compared_has_no_wording(question: str) -> None:
+    assert wording(question) is None
