@@ -1,10 +1,12 @@
-"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is not let in,
-since nobody is there who could answer, tries again with another id, for a while."""
+"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is turned away waits as
+long as it was told to and tries again with another id, as a client library does."""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,18 +15,25 @@ import httpx
 from tests.system.client import Heard, Leave, ask, question
 from tests.system.live_system import LiveSystem
 
-DOOR_SECONDS = 60.0
-"""How long a client tries to reach an edge at all."""
+DOOR_SECONDS = 120.0
+"""How long a client goes on trying. Longer than any process takes to come back."""
+UNTOLD_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 """The edge sends keep-alives every 15 s: a client that hears nothing for this long hangs."""
 TOO_LONG_SECONDS = 330.0
 """The edge gives an answer 300 s in all."""
+ANSWER_TOKENS = (8, 40)
 
 
 @dataclass(frozen=True)
 class Asked:
+    """One try of one client."""
+
     request_id: str
     heard: Heard
+    began: float
+    """On the monotonic clock."""
 
     @property
     def was_let_in(self) -> bool:
@@ -41,48 +50,104 @@ class Asked:
         heard = self.heard
         return heard.complete or heard.left or heard.typed_error or (bool(heard.broke) and not self.hung)
 
+    @property
+    def end(self) -> str:
+        heard = self.heard
+        if self.hung:
+            return "hung"
+        if heard.left:
+            return "left"
+        if heard.complete:
+            return "whole"
+        if heard.error:
+            return str(heard.error.get("code"))
+        return ("no edge" if heard.broke == "ConnectError" else "cut off") if heard.broke else "other"
 
-def all_of_them(system: LiveSystem, key: str, *, num_requests: int, at_once: int, seed: int) -> list[Asked]:
-    with ThreadPoolExecutor(at_once) as pool:
-        asked = [pool.submit(_one, system, key, number, seed) for number in range(num_requests)]
-        return [one for future in asked for one in future.result()]
-
-
-def _one(system: LiveSystem, key: str, number: int, seed: int) -> list[Asked]:
-    """The last one was let in, unless time ran out."""
-    dice = random.Random(f"{seed}/{number}")  # noqa: S311  # no secret
-    give_up_at = time.monotonic() + DOOR_SECONDS
-    asked: list[Asked] = []
-    while True:
-        request_id = f"{dice.getrandbits(128):032x}"
-        asked.append(Asked(request_id, _ask(system, key, number, request_id, dice)))
-        if asked[-1].was_let_in or time.monotonic() > give_up_at:
-            return asked
-        time.sleep(0.5)
+    def was_under_way(self, moment: float) -> bool:
+        return self.began <= moment <= self.began + self.heard.seconds
 
 
-def _ask(system: LiveSystem, key: str, number: int, request_id: str, dice: random.Random) -> Heard:
-    """A quarter leave at their first sight of something, a quarter in the middle."""
-    leaves_after = dice.choice((-1, dice.randrange(1, 80), 10**6, 10**6))
+@dataclass(frozen=True)
+class Visit:
+    """All tries of one client; the last one was let in, unless it gave up."""
 
-    def on_head(heard: Heard) -> None:
-        if leaves_after < 0:
-            raise Leave
+    tries: tuple[Asked, ...]
 
-    def on_text(heard: Heard) -> None:
-        if len(heard.text) >= leaves_after:
-            raise Leave
+    @property
+    def was_let_in(self) -> bool:
+        return self.tries[-1].was_let_in
 
-    body = question(
-        f"Number {number}: tell me something.",
-        max_tokens=dice.randrange(4, 64),
-        ignore_eos=True,
-        stream=dice.random() < 0.8,
-        temperature=dice.choice((0, 0.8)),
-        n=dice.choice((1, 1, 1, 2)),
-    )
-    headers = {"authorization": f"Bearer {key}", "x-request-id": request_id, "cache-control": "no-cache"}
-    try:
-        return ask(system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers)
-    except (httpx.HTTPError, ValueError, KeyError) as error:
-        return Heard(broke=f"unreadable: {error!r}", error=None)
+    @property
+    def was_let_in_at_once(self) -> bool:
+        return self.tries[0].was_let_in
+
+
+class Clients:
+    def __init__(self, system: LiveSystem, key: str, seed: int) -> None:
+        self._system = system
+        self._key = key
+        self._seed = seed
+        self._given = threading.Lock()
+        self._number = 0
+
+    def all_of_them(self, *, num_requests: int, at_once: int, more: Callable[[], bool]) -> list[Visit]:
+        """At least `num_requests`, and on for as long as there is `more` to see."""
+        with ThreadPoolExecutor(at_once) as pool:
+            lines = [pool.submit(self._one_after_the_other, num_requests, more) for _ in range(at_once)]
+            return [visit for line in lines for visit in line.result()]
+
+    def _one_after_the_other(self, num_requests: int, more: Callable[[], bool]) -> list[Visit]:
+        visits: list[Visit] = []
+        while True:
+            with self._given:
+                number, self._number = self._number, self._number + 1
+            if number >= num_requests and not more():
+                return visits
+            visits.append(self._one(number))
+
+    def _one(self, number: int) -> Visit:
+        dice = random.Random(f"{self._seed}/{number}")  # noqa: S311  # no secret
+        give_up_at = time.monotonic() + DOOR_SECONDS
+        tries: list[Asked] = []
+        while True:
+            request_id = f"{dice.getrandbits(128):032x}"
+            began = time.monotonic()
+            tries.append(Asked(request_id, self._ask(number, request_id, dice), began))
+            if tries[-1].was_let_in or time.monotonic() > give_up_at:
+                return Visit(tuple(tries))
+            time.sleep(_told_to_wait(tries[-1].heard))
+
+    def _ask(self, number: int, request_id: str, dice: random.Random) -> Heard:
+        """A quarter leave at their first sight of something, a quarter in the middle."""
+        leaves_after = dice.choice((-1, dice.randrange(1, 80), 10**6, 10**6))
+
+        def on_head(heard: Heard) -> None:
+            if leaves_after < 0 and heard.status == 200:
+                raise Leave
+
+        def on_text(heard: Heard) -> None:
+            if len(heard.text) >= leaves_after:
+                raise Leave
+
+        body = question(
+            f"Number {number}: tell me something.",
+            max_tokens=dice.randrange(*ANSWER_TOKENS),
+            ignore_eos=True,
+            stream=dice.random() < 0.8,
+            temperature=dice.choice((0, 0.8)),
+            n=dice.choice((1, 1, 1, 2)),
+        )
+        headers = {
+            "authorization": f"Bearer {self._key}", "x-request-id": request_id, "cache-control": "no-cache"
+        }  # fmt: skip
+        try:
+            return ask(
+                self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers
+            )
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            return Heard(broke=f"unreadable: {error!r}", error=None)
+
+
+def _told_to_wait(heard: Heard) -> float:
+    told = heard.headers.get("retry-after", "")
+    return min(float(told), LONGEST_WAIT_SECONDS) if told.isdigit() else UNTOLD_SECONDS

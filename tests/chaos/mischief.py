@@ -1,6 +1,6 @@
-"""What is done to the system meanwhile: kills, freezes, restarts, at moments and of processes that dice name.
+"""What is done to the system meanwhile: kills, freezes, restarts, one at a time, each waited out.
 
-The same seed names the same victims in the same order; when exactly a process dies is up to the machine."""
+The same seed deals the same deeds in the same order; when exactly a process dies is up to the machine."""
 
 from __future__ import annotations
 
@@ -9,34 +9,76 @@ import random
 import signal
 import subprocess
 import threading
-from collections import Counter
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import httpx
 
 from tests.system.live_system import LiveSystem
 
-VICTIMS = (
-    *("engine_worker",) * 4,
-    *("llm_gateway",) * 2,
-    *("inference_router",) * 2,
-    "edge_api",
-    "nats_server",
+How = Literal["killed", "asked to leave", "frozen"]
+
+FIRST: tuple[tuple[str, How], ...] = (
+    ("engine_worker", "killed"),
+    ("llm_gateway", "killed"),
+    ("inference_router", "killed"),
+    ("edge_api", "killed"),
+    ("nats_server", "killed"),
 )
-PAUSE_SECONDS = (2.0, 5.0)
+"""What each run does at least once, in this order: the short one ends behind it."""
+OTHERS: tuple[tuple[str, How], ...] = (
+    *FIRST,
+    ("engine_worker", "killed"),
+    ("engine_worker", "asked to leave"),
+    ("engine_worker", "frozen"),
+    ("llm_gateway", "asked to leave"),
+    ("llm_gateway", "frozen"),
+    ("inference_router", "asked to leave"),
+    ("inference_router", "frozen"),
+    ("edge_api", "asked to leave"),
+    ("output_guardrails", "killed"),
+    ("after_answer", "killed"),
+    ("nats_server", "asked to leave"),
+)
+"""Then these, shuffled, again and again."""
 FROZEN_SECONDS = (0.5, 4.0)
-MERCY = 0.7
-"""Share of deeds before which what was done last is waited out: else nobody would be left to answer."""
-RECOVERY_SECONDS = 40.0
+SETTLED_SECONDS = 4.0
+"""Until then one that is gone may still be counted as there."""
+CALM_SECONDS = (1.0, 4.0)
+RECOVERY_SECONDS = 60.0
+_SIGNALS = {"killed": signal.SIGKILL, "asked to leave": signal.SIGTERM, "frozen": signal.SIGSTOP}
+
+
+@dataclass(frozen=True)
+class Deed:
+    victim: str
+    how: How
+    at: float
+    """On the monotonic clock."""
+    back_after: float | None
+    """Seconds until the system was whole again; None: not within RECOVERY_SECONDS."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.victim} {self.how}"
 
 
 class Mischief:
-    """Begins with `start`; `stop` returns when nothing is frozen any more."""
+    """Begins with `start`; `stop` returns when nothing is frozen any more and the last deed is waited out."""
 
-    def __init__(self, system: LiveSystem, seed: int) -> None:
+    def __init__(self, system: LiveSystem, seed: int, num_replicas: int) -> None:
         self._system = system
+        self._num_replicas = num_replicas
         self._dice = random.Random(f"{seed}/mischief")  # noqa: S311  # no secret
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mischief", daemon=True)
-        self.done: Counter[str] = Counter()
+        self.done: list[Deed] = []
+
+    @property
+    def has_more_to_show(self) -> bool:
+        return self._thread.is_alive() and len(self.done) < len(FIRST)
 
     def start(self) -> None:
         self._thread.start()
@@ -46,35 +88,47 @@ class Mischief:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._dice.uniform(*PAUSE_SECONDS)):
-            if self._dice.random() < MERCY:
-                self._let_it_recover()
-            self._once(self._dice.choice(VICTIMS), self._dice.random())
+        for victim, how in self._deal():
+            if self._ended.wait(self._dice.uniform(*CALM_SECONDS)):
+                return
+            self._once(victim, how)
 
-    def _let_it_recover(self) -> None:
-        with suppress(AssertionError):
-            self._system.wait_ready(seconds=RECOVERY_SECONDS)
+    def _deal(self) -> Iterator[tuple[str, How]]:
+        yield from FIRST
+        while True:
+            yield from self._dice.sample(OTHERS, len(OTHERS))
 
-    def _once(self, victim: str, how: float) -> None:
-        pids = self._pids(victim)
-        if not pids:
-            return
-        pid = self._dice.choice(pids)
+    def _once(self, victim: str, how: How) -> None:
+        before = self._pids(victim)
+        pid = self._dice.choice(before)
+        os.kill(pid, _SIGNALS[how])
+        at = time.monotonic()
+        if how == "frozen":
+            self._ended.wait(self._dice.uniform(*FROZEN_SECONDS))
+            os.kill(pid, signal.SIGCONT)
+        self._ended.wait(SETTLED_SECONDS)
+        whole = self._is_whole_within(
+            RECOVERY_SECONDS, victim, len(before), without=pid if how != "frozen" else 0
+        )
+        self.done.append(Deed(victim, how, at, time.monotonic() - at if whole else None))
+
+    def _is_whole_within(self, seconds: float, victim: str, count: int, *, without: int) -> bool:
+        """As many processes of that kind as before, a question would be answered, all replicas take requests."""
+        give_up_at = time.monotonic() + seconds
+        while time.monotonic() < give_up_at:
+            pids = self._pids(victim)
+            if len(pids) == count and without not in pids and self._is_ready():
+                return True
+            time.sleep(0.25)
+        return False
+
+    def _is_ready(self) -> bool:
         try:
-            if victim == "nats_server" or how < 0.6:
-                self._signal(pid, victim, "killed", signal.SIGKILL)
-            elif how < 0.8:
-                self._signal(pid, victim, "asked to leave", signal.SIGTERM)
-            else:
-                self._signal(pid, victim, "frozen", signal.SIGSTOP)
-                self._ended.wait(self._dice.uniform(*FROZEN_SECONDS))
-                os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            return  # it was on its way out
-
-    def _signal(self, pid: int, victim: str, what: str, number: signal.Signals) -> None:
-        os.kill(pid, number)
-        self.done[f"{victim} {what}"] += 1
+            if self._system.get("/readyz").status_code != 200:
+                return False
+            return self._system.metric("baton:replica_ready") == self._num_replicas
+        except httpx.HTTPError:
+            return False
 
     def _pids(self, victim: str) -> list[int]:
         """In the order in which they were started."""
@@ -85,6 +139,6 @@ class Mischief:
         found: list[int] = []
         for line in listed.splitlines():
             pid, parent, state, command = line.split(maxsplit=3)
-            if int(parent) == self._system.supervisor_pid and state[0] not in "ZT" and name in command:
+            if int(parent) == self._system.supervisor_pid and state[0] not in "Z" and name in command:
                 found.append(int(pid))
         return sorted(found)

@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.clients import Asked, all_of_them
+from tests.chaos.clients import Clients
 from tests.chaos.mischief import Mischief
-from tests.chaos.verdict import problems
+from tests.chaos.report import Report
+from tests.chaos.verdict import Verdict
 from tests.system.live_system import LiveSystem, eventually
 
 NUM_REPLICAS = 2
 LIMITS = ("--rpm", "1000000", "--tpm", "100000000", "--concurrent", "1000", "--budget", "1000")
-
-
-@dataclass(frozen=True)
-class Report:
-    asked: list[Asked]
-    done: Counter[str]
-    problems: list[str]
-    seconds: float
-    seed: int
-
-    @property
-    def summary(self) -> str:
-        ends = Counter(_end_of(one) for one in self.asked)
-        told = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-        deeds = ", ".join(f"{what} {count}×" for what, count in sorted(self.done.items())) or "nothing"
-        let_in = sum(one.was_let_in for one in self.asked)
-        verdict = "OK" if not self.problems else f"{len(self.problems)} PROBLEMS"
-        return (
-            f"chaos: {verdict}: {let_in} requests let in of {len(self.asked)} in {self.seconds:.0f} s, "
-            f"seed {self.seed} ({told}); {deeds}"
-        )
-
-
-def _end_of(one: Asked) -> str:
-    heard = one.heard
-    if one.hung:
-        return "hung"
-    if heard.left:
-        return "left"
-    if heard.complete:
-        return "whole"
-    if heard.error:
-        return str(heard.error.get("code"))
-    return "cut off" if heard.broke else "other"
 
 
 def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
@@ -60,15 +26,18 @@ def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
     try:
         key = _limited_key(system)
         began, started = time.time(), time.monotonic()
-        mischief = Mischief(system, seed)
+        mischief = Mischief(system, seed, NUM_REPLICAS)
         mischief.start()
         try:
-            asked = all_of_them(system, key, num_requests=num_requests, at_once=at_once, seed=seed)
+            visits = Clients(system, key, seed).all_of_them(
+                num_requests=num_requests, at_once=at_once, more=lambda: mischief.has_more_to_show
+            )
         finally:
+            seconds, load = time.monotonic() - started, os.getloadavg()[1]
             mischief.stop()
-        seconds = time.monotonic() - started
-        found = problems(system, key, asked, began=began)
-        return Report(asked, mischief.done, found, seconds, seed)
+        verdict = Verdict(system, key, visits, mischief.done, began=began)
+        problems = list(verdict.problems())
+        return Report(visits, mischief.done, verdict.rows, problems, seconds, seed, load)
     finally:
         system.stop() if system.is_running else system.kill()
 
