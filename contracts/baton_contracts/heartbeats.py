@@ -38,6 +38,9 @@ class Lease(WireModel):
     mailbox_depth: int = Field(default=0, ge=0)
     reads_frame_batches: bool = Field(default=False, description="FrameBatch is understood here.")
     embeds: EmbeddingModel | None = Field(default=None, description="Only in the lease of an embedder.")
+    books_closed: bool = Field(
+        default=False, description="With `gone`: all that it had to store for others to read is stored."
+    )
 
 
 class StepProfile(WireModel):

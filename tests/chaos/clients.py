@@ -1,5 +1,5 @@
-"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is turned away waits as
-long as it was told to and tries again with another id, as a client library does."""
+"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is turned away waits
+as long as it was told to and tries again with another id, as a client library does."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ SILENCE_SECONDS = 60.0
 TOO_LONG_SECONDS = 330.0
 """The edge gives an answer 300 s in all."""
 ANSWER_TOKENS = (8, 40)
+OUR_FAULTS = ("stop_failed", "internal_error")
+"""No process that dies makes another one fail in its code."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Asked:
         """As its client may expect it in a system that is being shot at: whole, or an error that says what
         happened, or the connection closed by an edge that died."""
         heard = self.heard
-        return heard.complete or heard.left or heard.typed_error or (bool(heard.broke) and not self.hung)
+        if heard.typed_error:
+            return self.end not in OUR_FAULTS
+        return heard.complete or heard.left or (bool(heard.broke) and not self.hung)
 
     @property
     def end(self) -> str:

@@ -103,8 +103,9 @@ async def test_a_replica_that_is_asked_to_leave_hands_back_what_it_can_not_finis
 async def test_a_replica_that_lost_sight_of_us_and_stopped_is_no_cancel(memory_stage: Stage) -> None:
     """As after a gateway that was frozen for longer than a lease."""
     stage = memory_stage
-    request_id, first, second, [_, other] = await begun(stage, 2)
-    first.cancel(first.running[0].asked.request_id)
+    request_id, first, second, [forgetful, other] = await begun(stage, 2)
+    edge = stage.edge.instance
+    forgetful.node.leases._lose(edge)  # as if it alone had not heard it for so long
     await settled(lambda: bool(second.waiting))
     for _ in WORDS[2:]:
         second.step()
@@ -115,6 +116,32 @@ async def test_a_replica_that_lost_sight_of_us_and_stopped_is_no_cancel(memory_s
     rows = [(row.outcome, row.finish_reason, row.error_code) for row in stage.records]
     assert rows == [("migrated", None, "stop_lost"), ("finished", "stop", None)]
     assert stage.records[1].replica == other.instance
+
+
+async def test_a_replica_whose_edge_is_gone_has_no_second(memory_stage: Stage) -> None:
+    stage = memory_stage
+    _, _, second, _ = await begun(stage, 2)
+    await stage.edge.stop()
+    await settled(lambda: len(stage.records) == 1)
+
+    row = stage.records[0]
+    assert (row.outcome, row.finish_reason, row.error_code) == ("cancelled", "cancelled", None)
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, 2)
+    assert len(second.submitted) == 1  # its warm-up
+
+
+async def test_an_engines_word_that_it_was_cancelled_is_no_reason_to_begin_again(memory_stage: Stage) -> None:
+    """The cancel itself may come late, or never, to the gateway: the engine had it."""
+    stage = memory_stage
+    request_id, first, second, _ = await begun(stage, 2)
+    first.cancel(first.running[0].asked.request_id)
+    heard = await stage.listen(request_id)
+
+    assert heard.error is not None
+    assert heard.error.code == "client_closed_request"
+    assert len(second.submitted) == 1  # its warm-up
+    await settled(lambda: len(stage.records) == 1)
+    assert stage.records[0].outcome == "cancelled"
 
 
 async def test_the_answer_of_two_engines_is_cached_as_one(memory_stage: Stage) -> None:

@@ -24,11 +24,21 @@ log = logging.getLogger(__name__)
 OnLost = Callable[[str], None]
 
 
+@dataclass(eq=False)
+class _Watcher:
+    on_lost: OnLost
+    on_closed: OnLost
+
+
 @dataclass
 class _Peer:
     seen: float
     lease: Lease | None = None
-    watchers: list[OnLost] = field(default_factory=list[OnLost])
+    watchers: list[_Watcher] = field(default_factory=list[_Watcher])
+
+    @property
+    def has_closed_its_books(self) -> bool:
+        return self.lease is not None and self.lease.state == "gone" and self.lease.books_closed
 
 
 class LeaseBoard:
@@ -71,17 +81,20 @@ class LeaseBoard:
 
     def _lose(self, instance: str) -> None:
         peer = self._peers.pop(instance)
-        for on_lost in peer.watchers:
-            on_lost(instance)
+        closed = peer.has_closed_its_books
+        for watcher in peer.watchers:
+            (watcher.on_closed if closed else watcher.on_lost)(instance)
 
-    def watch(self, instance: str, on_lost: OnLost) -> Callable[[], None]:
-        """Returns the function that ends the watch. An unknown instance gets its time from now."""
+    def watch(self, instance: str, on_lost: OnLost, on_closed: OnLost | None = None) -> Callable[[], None]:
+        """Returns the function that ends the watch. An unknown instance gets its time from now. `on_closed` is
+        called instead for one that left with nothing owed."""
         peer = self._peers.setdefault(instance, _Peer(seen=self._clock.monotonic()))
-        peer.watchers.append(on_lost)
+        watcher = _Watcher(on_lost, on_closed or on_lost)
+        peer.watchers.append(watcher)
 
         def unwatch() -> None:
-            if on_lost in peer.watchers:
-                peer.watchers.remove(on_lost)
+            if watcher in peer.watchers:
+                peer.watchers.remove(watcher)
 
         return unwatch
 

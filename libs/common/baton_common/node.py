@@ -47,6 +47,8 @@ class Node:
         self.state: State = "starting"
         self.embeds: EmbeddingModel | None = None
         """Said in the lease, for those who ask what there is."""
+        self.books_closed = False
+        """Said as the last word, for those who would store in our place what we owe."""
         self.leases = LeaseBoard(bus, self.clock)
         self.cancels = CancelTree(bus, service, self.instance, self.clock)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
@@ -111,6 +113,7 @@ class Node:
             state=self.state,
             mailbox_depth=self.num_held,
             embeds=self.embeds,
+            books_closed=self.state == "gone" and self.books_closed,
             reads_frame_batches=True,
         )
 

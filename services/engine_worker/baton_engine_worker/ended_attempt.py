@@ -22,6 +22,11 @@ class Causes:
     """This process ends first."""
 
     @property
+    def lost_sight(self) -> bool:
+        """Nobody wanted it to end: what we have waited for may still be there."""
+        return self.peer_lost and self.cancel is None
+
+    @property
     def goes_on_elsewhere(self) -> bool:
         return self.handed_back or (self.cancel is not None and self.cancel.attempt is not None)
 

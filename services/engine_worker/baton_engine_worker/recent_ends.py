@@ -2,7 +2,8 @@
 
 A gateway stores its own rows (ADR 18). Between an engine's last frame and the stored row it may die: then
 this process, which has the figures, stores the row as a stand-in under the same key. The gateway's own word,
-should it come after all, takes its place. Nothing is sent for a gateway that lives.
+should it come after all, takes its place. Nothing is sent for a gateway that lives, or that left with its books
+closed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class RecentEnds:
         now = self._clock.monotonic()
         of_gateway = self._gateways.get(gateway)
         if of_gateway is None:
-            of_gateway = _OfGateway(self._leases.watch(gateway, self._on_lost))
+            of_gateway = _OfGateway(self._leases.watch(gateway, self._on_lost, self._on_closed))
             self._gateways[gateway] = of_gateway
         ends = of_gateway.ends
         ends.append((now, record.model_copy(update={"stand_in": True})))
@@ -67,6 +68,9 @@ class RecentEnds:
         for one in self._gateways.values():
             one.unwatch()
         self._gateways.clear()
+
+    def _on_closed(self, gateway: str) -> None:
+        del self._gateways[gateway]
 
     def _on_lost(self, gateway: str) -> None:
         oldest = self._clock.monotonic() - KEPT_SECONDS

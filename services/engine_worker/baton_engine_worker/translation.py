@@ -45,6 +45,11 @@ def shutting_down(instance: str) -> ErrorBody:
     return ErrorBody(code="shutting_down", message=message, stop="engine_worker")
 
 
+def lost_sight(instance: str) -> ErrorBody:
+    message = f"{instance} gave the request up: it lost sight of those who wait for the answer."
+    return ErrorBody(code="stop_lost", message=message, stop="engine_worker")
+
+
 def usage(counted: Usage | None) -> frames.Usage:
     if counted is None:
         return frames.Usage()

@@ -239,6 +239,8 @@ class EngineRun:
         with self._stream() as stream:
             if self._causes.handed_back:
                 await self._send_error(stream, translation.shutting_down(ctx.node.instance))
+            elif self._causes.lost_sight:
+                await self._send_error(stream, translation.lost_sight(ctx.node.instance))
             else:
                 await stream.send(self._prologue())
                 await stream.send(end)
@@ -298,6 +300,9 @@ class EngineRun:
         answers = self._answers
         if self._causes.handed_back and not answers.are_whole:
             error = translation.shutting_down(self._ctx.node.instance)
+            await self._send_error(stream, error, answers.usage())
+        elif self._causes.lost_sight and not answers.are_whole:
+            error = translation.lost_sight(self._ctx.node.instance)
             await self._send_error(stream, error, answers.usage())
         elif answers.has_failed:
             await self._send_error(stream, translation.failure(answers.failure), answers.usage())

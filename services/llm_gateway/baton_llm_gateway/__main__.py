@@ -78,7 +78,7 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     # Every living replica is heard once before the first request asks which models are ready.
     await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 1.2)
     yield
-    await books.flush(FLUSH_SECONDS)
+    node.books_closed = await books.flush(FLUSH_SECONDS) and node.num_held == 0
     await connections.stop()
     await inbox.stop()
     await outbox.stop()

@@ -122,12 +122,7 @@ class Attempt:
 
     def cancel(self) -> None:
         """Given up by its client, and the engine's own last word did not come."""
-        self.outcome, self.finish_reason = "cancelled", "cancelled"
-
-    def give_up(self, error: ErrorBody) -> None:
-        """Its engine stopped of itself: what it said last is no end of the answer."""
-        self.fail(error)
-        self.finish_reason, self.confirmed = None, False
+        self.outcome, self.finish_reason, self.error = "cancelled", "cancelled", None
 
     def next(self, model: str, started_at: float) -> Attempt:
         """The one after this: behind what was sent, or, if nothing was, from the start."""

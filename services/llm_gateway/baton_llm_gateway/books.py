@@ -27,6 +27,7 @@ class Books:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._pending: set[asyncio.Task[None]] = set()
+        self._num_lost = 0
 
     @property
     def num_pending(self) -> int:
@@ -39,12 +40,13 @@ class Books:
         task.add_done_callback(self._pending.discard)
         return task
 
-    async def flush(self, seconds: float) -> None:
-        """Before the process ends: waits for what is pending."""
+    async def flush(self, seconds: float) -> bool:
+        """Before the process ends: waits for what is pending. Whether every record ever given is stored."""
         if self._pending:
             await asyncio.wait(self._pending, timeout=seconds)
         if self._pending:
             log.error("%d usage records were not stored", len(self._pending))
+        return not self._pending and not self._num_lost
 
     async def _store(self, record: UsageRecord) -> None:
         message_id = f"{record.request_id}-{record.run_id}-{record.attempt}"
@@ -62,6 +64,7 @@ class Books:
                 pause *= 2
             else:
                 return
+        self._num_lost += 1
         usage = record.usage
         log.error(
             "usage record %s LOST: tenant %s, model %s, %d tokens in, %d out, %s",

@@ -218,17 +218,23 @@ class Relay:
             raise
         finally:
             unwatch()
-        if attempt.outcome == "cancelled" and await self._nobody_cancelled():
-            attempt.give_up(_lost_sight(ack.instance))
+        if self._lost_sight_of_us(attempt) and await self._nobody_waits():
+            attempt.cancel()
         if attempt.error:
             self._failed_replicas.append(ack.instance)
             await self._tell_engine("superseded", attempt.number)
 
-    async def _nobody_cancelled(self) -> bool:
-        """The engine stopped because it lost sight of one of us, and there still is a client to answer."""
-        if self._cancellation.is_set or await self._cancellation.within(OVERTAKEN_SECONDS):
+    def _lost_sight_of_us(self, attempt: Attempt) -> bool:
+        """The replica lives, and gave the request up of itself."""
+        error = attempt.error
+        if error is None or (error.code, error.stop) != ("stop_lost", "engine_worker"):
             return False
-        return self._ctx.node.leases.is_alive(self._ctx.envelope.edge)
+        return self._ctx.node.leases.is_alive(attempt.replica or "")
+
+    async def _nobody_waits(self) -> bool:
+        """What the replica saw, we may see a moment later: that the edge is gone, and its client with it."""
+        is_cancelled = await self._cancellation.within(OVERTAKEN_SECONDS)
+        return is_cancelled or not self._ctx.node.leases.is_alive(self._ctx.envelope.edge)
 
     async def _call_provider(self, attempt: Attempt, leg: Leg) -> None:
         if self._is_given_up():

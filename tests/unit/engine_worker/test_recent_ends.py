@@ -26,9 +26,12 @@ class Board:
 
     async def gone(self, record: UsageRecord, gateway: str = GATEWAY) -> None:
         """Until what was to be done for `record` is done."""
-        lease = Lease(service="llm_gateway", instance=gateway, state="gone")
-        await self.bus.publish(subjects.lease(gateway), lease.encode())
+        await self.leaves(gateway)
         await eventually(lambda: bool(self.stored(record)))
+
+    async def leaves(self, gateway: str, *, books_closed: bool = False) -> None:
+        lease = Lease(service="llm_gateway", instance=gateway, state="gone", books_closed=books_closed)
+        await self.bus.publish(subjects.lease(gateway), lease.encode())
 
     def stored(self, record: UsageRecord) -> list[UsageRecord]:
         found = self.bus.stored.get(subjects.after("usage", record.request_id), {})
@@ -45,6 +48,17 @@ async def test_a_lost_gateways_rows_are_stored_in_its_place() -> None:
     assert board.stored(mine) == [mine.model_copy(update={"stand_in": True})]
     assert board.stored(others) == []
     assert board.ends.num_kept == 1
+
+
+async def test_for_one_that_left_with_its_books_closed_nothing_is_stored() -> None:
+    board, mine, others = Board(), usage_record(), usage_record()
+    await board.leases.start()
+    board.ends.note(GATEWAY, mine)
+    board.ends.note("llm_gateway-2", others)
+    await board.leaves(GATEWAY, books_closed=True)
+    await board.gone(others, "llm_gateway-2")
+    assert board.stored(mine) == []
+    assert board.ends.num_kept == 0
 
 
 async def test_silence_is_death_too_and_what_ends_after_it_is_stored_as_well() -> None:
