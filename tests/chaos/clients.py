@@ -1,5 +1,5 @@
-"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is turned away waits
-as long as it was told to and tries again with another id, as a client library does."""
+"""The clients: each asks one thing, by its own dice, and hears it out, or leaves. One that is turned away
+waits as long as it was told to and tries again with another id, as a client library does."""
 
 from __future__ import annotations
 

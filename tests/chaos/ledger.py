@@ -9,7 +9,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-_QUERY = "SELECT request_id, run_id, attempt, outcome, error_code, stand_in, prompt_tokens, completion_tokens FROM ledger"
+_QUERY = """
+    SELECT request_id, run_id, attempt, outcome, error_code, stand_in, prompt_tokens, completion_tokens
+    FROM ledger
+"""
 
 
 @dataclass(frozen=True)

@@ -107,17 +107,16 @@ class Mischief:
             self._ended.wait(self._dice.uniform(*FROZEN_SECONDS))
             os.kill(pid, signal.SIGCONT)
         self._ended.wait(SETTLED_SECONDS)
-        whole = self._is_whole_within(
-            RECOVERY_SECONDS, victim, len(before), without=pid if how != "frozen" else 0
-        )
+        gone = None if how == "frozen" else pid
+        whole = self._is_whole_within(RECOVERY_SECONDS, victim, len(before), gone)
         self.done.append(Deed(victim, how, at, time.monotonic() - at if whole else None))
 
-    def _is_whole_within(self, seconds: float, victim: str, count: int, *, without: int) -> bool:
-        """As many processes of that kind as before, a question would be answered, all replicas take requests."""
+    def _is_whole_within(self, seconds: float, victim: str, count: int, gone: int | None) -> bool:
+        """As many processes of that kind as before, a question would be answered, all replicas are there."""
         give_up_at = time.monotonic() + seconds
         while time.monotonic() < give_up_at:
             pids = self._pids(victim)
-            if len(pids) == count and without not in pids and self._is_ready():
+            if len(pids) == count and gone not in pids and self._is_ready():
                 return True
             time.sleep(0.25)
         return False

@@ -35,11 +35,7 @@ class Report:
     @property
     def whole_behind_a_migration(self) -> int:
         whole = {one.request_id for one in self.asked if one.heard.complete}
-        return sum(
-            any(row.outcome == "migrated" for row in rows)
-            for name, rows in self.rows.items()
-            if name in whole
-        )
+        return sum(_has_moved(rows) for name, rows in self.rows.items() if name in whole)
 
     @property
     def whole_at_a_second_try(self) -> int:
@@ -69,6 +65,10 @@ class Report:
             f"{self.whole_behind_a_migration}, at a second try {self.whole_at_a_second_try}; "
             f"ledger rows: {_told(outcomes(self.rows))}, {num_stand_ins(self.rows)} by stand-in"
         )
+
+
+def _has_moved(rows: Sequence[Row]) -> bool:
+    return any(row.outcome == "migrated" for row in rows)
 
 
 def _was_tried_again(rows: Sequence[Row]) -> bool:

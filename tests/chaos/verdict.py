@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -30,6 +31,9 @@ BUSY_BOOKS_SECONDS = 40.0
 COMPARED = ("lost row", "tokens", "doubled", "bill")
 """Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
 
+_TRACEBACK = re.compile(r"│ Traceback .*\n(?:[^│\n]*│ {2,}.*\n)*(.*)")
+"""Of `baton up`'s log: the frames of the stack are indented, what was raised is not."""
+
 
 class Verdict:
     def __init__(
@@ -52,6 +56,7 @@ class Verdict:
         yield from self._of_bills()
         yield from self._of_witnesses()
         yield from self._of_limits()
+        yield from self._of_logs()
 
     def _of_deeds(self) -> Iterator[str]:
         for deed in self._deeds:
@@ -115,6 +120,11 @@ class Verdict:
                 return
             self._system.post(question("Still there?", stream=False, max_tokens=1), **asked)
             time.sleep(2)
+
+    def _of_logs(self) -> Iterator[str]:
+        """A process that fails in its code says where."""
+        for error, count in Counter(_TRACEBACK.findall(self._system.log)).items():
+            yield f"traceback {count}×: {error}"
 
 
 def _ends(rows: Sequence[Row]) -> int:

@@ -103,7 +103,7 @@ async def test_a_replica_that_is_asked_to_leave_hands_back_what_it_can_not_finis
 async def test_a_replica_that_lost_sight_of_us_and_stopped_is_no_cancel(memory_stage: Stage) -> None:
     """As after a gateway that was frozen for longer than a lease."""
     stage = memory_stage
-    request_id, first, second, [forgetful, other] = await begun(stage, 2)
+    request_id, _, second, [forgetful, other] = await begun(stage, 2)
     edge = stage.edge.instance
     forgetful.node.leases._lose(edge)  # as if it alone had not heard it for so long
     await settled(lambda: bool(second.waiting))

@@ -86,8 +86,8 @@ class LeaseBoard:
             (watcher.on_closed if closed else watcher.on_lost)(instance)
 
     def watch(self, instance: str, on_lost: OnLost, on_closed: OnLost | None = None) -> Callable[[], None]:
-        """Returns the function that ends the watch. An unknown instance gets its time from now. `on_closed` is
-        called instead for one that left with nothing owed."""
+        """Returns the function that ends the watch. An unknown instance gets its time from now. `on_closed`
+        is called instead for one that left with nothing owed."""
         peer = self._peers.setdefault(instance, _Peer(seen=self._clock.monotonic()))
         watcher = _Watcher(on_lost, on_closed or on_lost)
         peer.watchers.append(watcher)

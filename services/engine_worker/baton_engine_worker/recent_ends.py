@@ -2,8 +2,8 @@
 
 A gateway stores its own rows (ADR 18). Between an engine's last frame and the stored row it may die: then
 this process, which has the figures, stores the row as a stand-in under the same key. The gateway's own word,
-should it come after all, takes its place. Nothing is sent for a gateway that lives, or that left with its books
-closed.
+should it come after all, takes its place. Nothing is sent for a gateway that lives, or that
+left with its books closed.
 """
 
 from __future__ import annotations
