@@ -240,7 +240,8 @@ class EngineRun:
             if self._causes.handed_back:
                 await self._send_error(stream, translation.shutting_down(ctx.node.instance))
             elif self._causes.lost_sight:
-                await self._send_error(stream, translation.lost_sight(ctx.node.instance))
+                error = translation.lost_sight(ctx.node.instance)
+                await self._send_error(stream, error, self._answers.usage())
             else:
                 await stream.send(self._prologue())
                 await stream.send(end)

@@ -72,6 +72,14 @@ class Attempt:
         return self.has_begun or any(self.resumed)
 
     @property
+    def lost_sight_of_us(self) -> bool:
+        """Its replica gave it up of itself, and said so: of one that is gone nobody knows the usage."""
+        error = self.error
+        if error is None or self.usage is None:
+            return False
+        return (error.code, error.stop) == ("stop_lost", "engine_worker")
+
+    @property
     def text(self) -> str:
         return "".join(self.pieces)
 

@@ -101,6 +101,7 @@ class Relay:
         self._limits = limits
         self._cancellation = cancellation
         self._guard_lost = False
+        self._edge_lost = False
         self._cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
         self._failed_replicas: list[str] = []
@@ -110,7 +111,9 @@ class Relay:
 
     async def run(self) -> Attempt:
         """The attempt that ended it; the guard has been told."""
-        unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
+        leases = self._ctx.node.leases
+        unwatch_guard = leases.watch(self._guard, self._on_guard_lost)
+        unwatch_edge = leases.watch(self._ctx.envelope.edge, self._on_edge_lost)
         self._cancellation.wake = self._on_given_up
         try:
             last = await self._attempts()
@@ -118,7 +121,8 @@ class Relay:
                 await self._cancellation.within(OVERTAKEN_SECONDS)
             await self._close(last)
         finally:
-            unwatch()
+            unwatch_guard()
+            unwatch_edge()
             self._queue.close()
         return last
 
@@ -218,23 +222,15 @@ class Relay:
             raise
         finally:
             unwatch()
-        if self._lost_sight_of_us(attempt) and await self._nobody_waits():
+        if attempt.lost_sight_of_us and await self._nobody_waits():
             attempt.cancel()
         if attempt.error:
             self._failed_replicas.append(ack.instance)
             await self._tell_engine("superseded", attempt.number)
 
-    def _lost_sight_of_us(self, attempt: Attempt) -> bool:
-        """The replica lives, and gave the request up of itself."""
-        error = attempt.error
-        if error is None or (error.code, error.stop) != ("stop_lost", "engine_worker"):
-            return False
-        return self._ctx.node.leases.is_alive(attempt.replica or "")
-
     async def _nobody_waits(self) -> bool:
         """What the replica saw, we may see a moment later: that the edge is gone, and its client with it."""
-        is_cancelled = await self._cancellation.within(OVERTAKEN_SECONDS)
-        return is_cancelled or not self._ctx.node.leases.is_alive(self._ctx.envelope.edge)
+        return self._edge_lost or await self._cancellation.within(OVERTAKEN_SECONDS) or self._edge_lost
 
     async def _call_provider(self, attempt: Attempt, leg: Leg) -> None:
         if self._is_given_up():
@@ -282,7 +278,7 @@ class Relay:
             self._providers.health.learn(leg.target, call.failure, answered=attempt.outcome == "finished")
 
     def _is_given_up(self) -> bool:
-        return self._cancellation.is_set or self._guard_lost
+        return self._cancellation.is_set or self._guard_lost or self._edge_lost
 
     def _on_alone(self) -> None:
         if self._provider_call:
@@ -363,6 +359,13 @@ class Relay:
             await self._ctx.node.bus.publish(subject, payload)
         except BusError as error:
             log.warning("not told: %s", error)
+
+    def _on_edge_lost(self, instance: str) -> None:
+        """An engine sees it by itself; a call to another server does not."""
+        del instance
+        self._edge_lost = True
+        if self._provider_call:
+            self._provider_call.wake()
 
     def _on_guard_lost(self, instance: str) -> None:
         self._guard_lost = True
