@@ -239,6 +239,25 @@ async def test_a_silent_server_is_given_up_and_its_connection_closed(stage: Stag
     assert (stage.records[0].outcome, stage.records[0].usage.completion_tokens) == ("error", 2)
 
 
+async def test_a_call_for_a_client_whose_edge_is_gone_is_ended(stage: Stage, tmp_path: Path) -> None:
+    async def slow(turn: Turn) -> None:
+        await turn.words(2)
+        await turn.silence()
+
+    async with fake_provider(slow) as provider:
+        write_catalog(tmp_path, provider)
+        await staged(stage, tmp_path)
+        handoff = stage.handoff(model="far")
+        chat = handoff.chat.model_copy(update={"stream": True})
+        request_id = await stage.send(handoff.model_copy(update={"chat": chat}))
+        await stage.listen(request_id, until=lambda heard: "1" in heard.text)
+        await stage.edge.stop()
+        async with asyncio.timeout(2):
+            await provider.asked[0].closed.wait()
+    await settled(lambda: len(stage.records) == 1)
+    assert (stage.records[0].outcome, len(provider.asked)) == ("cancelled", 1)
+
+
 async def test_the_provider_gets_its_key_and_nobody_else(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
