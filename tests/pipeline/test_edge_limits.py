@@ -198,3 +198,25 @@ async def test_an_embedding_models_limit_holds_under_its_other_names(nats_url: s
         bodies = [{"model": name, "input": "a"} for name in names]
         statuses = [(await ask("/v1/embeddings", json=body)).status_code for body in bodies]
         assert statuses == [200, 200, 429]
+
+
+async def test_what_documents_add_is_reserved_once_known_and_refuses_nothing_itself(
+    nats_url: str,
+) -> None:
+    """First seen 200: its mean is 200, its deviation 100, so 400 are reserved for the next one."""
+    script = Held(prompt_tokens=10 + 200, completion_tokens=5)
+    async with limited_edges(nats_url, LimitRule(tokens_per_minute=1000), script) as limited:
+        script.go_on.set()
+        assert (await limited.first.ask(max_tokens=50)).status_code == 200
+        assert (await limited.use()).tokens == 215
+        script.go_on.clear()
+        asking = [asyncio.create_task(limited.first.ask(max_tokens=50))]
+        await eventually(lambda: limited.num_turns == 2)
+        assert (await limited.use()).tokens == 215 + 10 + 50 + 400
+        asking.append(asyncio.create_task(limited.first.ask(max_tokens=50)))
+        await eventually(lambda: limited.num_turns == 3)
+        assert (await limited.use()).tokens == 1000
+        assert await limited.first.refusal(max_tokens=50) == (429, "rate_limit_exceeded")
+        script.go_on.set()
+        assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200, 200]
+        assert (await limited.use()).tokens == 3 * 215

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from baton_contracts.envelope import Tenant
 from baton_edge_api.batches.records import BatchRecord
-from baton_edge_api.batches.runner import BatchRunner
+from baton_edge_api.batches.runner import MAX_AT_ONCE, BatchRunner
 from tests.support.relay import eventually
 
 RECORD = BatchRecord(
@@ -70,5 +70,26 @@ async def test_a_batch_that_was_stopped_is_run_again_without_news_of_it() -> Non
         lead.lost.set()
         await eventually(lambda: len(runs) == 2)
         assert [run.was_stopped for run in runs] == [True, False]
+    finally:
+        running.cancel()
+
+
+async def test_one_tenants_many_batches_do_not_keep_another_out() -> None:
+    made: list[BatchRecord] = []
+
+    def make(record: BatchRecord) -> Any:
+        made.append(record)
+        return LongRun()
+
+    runner = BatchRunner(cast(Any, ShortLead()), make)
+    for number in range(MAX_AT_ONCE):
+        runner.put(f"batch.acme.b{number}", RECORD.encode())
+    late = RECORD.model_copy(update={"tenant": Tenant(tenant_id="rival", key_id="r"), "created_at": 9})
+    runner.put("batch.rival.b1", late.encode())
+    await runner.start()
+    running = asyncio.create_task(runner.run())
+    try:
+        await eventually(lambda: len(made) == MAX_AT_ONCE)
+        assert late in made[:2]
     finally:
         running.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -131,11 +132,16 @@ class BatchRunner:
             self._idle.set()
 
     def _begin_runs(self) -> None:
+        """The oldest first, of the tenant that has the fewest under way: nobody's many keep others out."""
         waiting = sorted(
             (entry for entry in self._active if entry not in self._runs),
             key=lambda entry: self._active[entry].created_at,
         )
-        for entry in waiting[: MAX_AT_ONCE - len(self._runs)]:
+        under_way = Counter(_tenant_of(entry) for entry in self._runs)
+        while waiting and len(self._runs) < MAX_AT_ONCE:
+            entry = min(waiting, key=lambda entry: under_way[_tenant_of(entry)])
+            waiting.remove(entry)
+            under_way[_tenant_of(entry)] += 1
             running = _Running(self._make_run(self._active[entry]))
             running.task = asyncio.create_task(self._run_one(entry, running.run))
             self._runs[entry] = running
@@ -166,3 +172,8 @@ class BatchRunner:
             task.cancel()
         if late:
             await asyncio.wait(late)
+
+
+def _tenant_of(entry: str) -> str:
+    """`batch.TENANT.ID`"""
+    return entry.split(".")[1]

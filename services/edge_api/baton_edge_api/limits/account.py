@@ -16,24 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from baton_common.money import FREE, Price
 from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, LimitRule, Slot, period_name
+from baton_edge_api.limits.wish import Wish, fitted
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
 _SEAT_SECONDS = 1.0
 """When a seat, or money that others hold, may be free again is nobody's knowledge."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a request may use at most, or is guessed to."""
-
-    num_prompt_tokens: int
-    num_output_tokens: int
-    price: Price = FREE
-    may_shrink: bool = False
-    """The output is a guess: it is bounded by what is left. Otherwise the client asked for it."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +168,7 @@ class Account:
     def reserve(self, wish: Wish) -> Hold | Refusal:
         """All of it or, with a Refusal, nothing."""
         rule, f = self._rule, self._f
-        wish = self._shrunk(wish)
+        wish = fitted(wish, self._tokens_left, self._picos_left)
         tokens = wish.num_prompt_tokens + wish.num_output_tokens
         picos = wish.price.at_most(wish.num_prompt_tokens, wish.num_output_tokens)
         if refusal := self._refusal(tokens, picos):
@@ -199,18 +188,15 @@ class Account:
             self._hold_more(hold.seats, hold.picos or 0)
         return hold
 
-    def _shrunk(self, wish: Wish) -> Wish:
-        """A guess never refuses what might fit: one token of output is enough to begin."""
-        if not wish.may_shrink:
-            return wish
-        room = wish.num_output_tokens
-        rule, f = self._rule, self._f
-        if rule.tokens_per_minute is not None:
-            room = min(room, rule.tokens_per_minute - f.tokens - wish.num_prompt_tokens)
-        if rule.budget is not None and wish.price.output:
-            left = rule.budget.picos - f.spent_picos - self._held_picos
-            room = min(room, (left - wish.price.at_most(wish.num_prompt_tokens, 0)) // wish.price.output)
-        return replace(wish, num_output_tokens=max(1, room))
+    @property
+    def _tokens_left(self) -> int | None:
+        limit = self._rule.tokens_per_minute
+        return None if limit is None else limit - self._f.tokens
+
+    @property
+    def _picos_left(self) -> int | None:
+        budget = self._rule.budget
+        return None if budget is None else budget.picos - self._f.spent_picos - self._held_picos
 
     def _refusal(self, tokens: int, picos: int) -> Refusal | None:
         rule, f = self._rule, self._f

@@ -9,11 +9,12 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from baton_edge_api.limits.account import Account, Hold, Use, View, Wish
+from baton_edge_api.limits.account import Account, Hold, Use, View
 from baton_edge_api.limits.bucket import Bucket
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.lane import Change, Lane, Outcome
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.wish import Wish
 
 MAX_LANES = 4096
 """Beyond it the idle ones are forgotten: the next request reads their account anew."""

@@ -26,14 +26,15 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
 from baton_contracts.limits import model_party
 from baton_edge_api.exchange import Exchange
-from baton_edge_api.limits.account import Refusal, Use, View, Wish
+from baton_edge_api.limits.account import Refusal, Use, View
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.figures import LimitFigures
-from baton_edge_api.limits.guess import OutputGuess
+from baton_edge_api.limits.guess import TokenGuess
 from baton_edge_api.limits.lane import Outcome
 from baton_edge_api.limits.rate_headers import rate_headers
 from baton_edge_api.limits.refusal_text import refusal_error
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.wish import Wish
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,10 @@ class _Book:
     accounts: Accounts
     catalog: Catalog
     figures: LimitFigures
-    guess: OutputGuess
+    outputs: TokenGuess
+    """Of one answer."""
+    added: TokenGuess
+    """What the relay added to a prompt."""
 
 
 class Grant:
@@ -137,7 +141,9 @@ class Grant:
         book.figures.used(num_tokens)
         if usage.completion_tokens:
             each = usage.completion_tokens // max(1, self._asked.num_answers)
-            book.guess.learn(self._tenant.key_id, max(1, each))
+            book.outputs.learn(self._tenant.key_id, max(1, each))
+        if usage.prompt_tokens and self._num_prompt_tokens:
+            book.added.learn(self._tenant.key_id, max(0, usage.prompt_tokens - self._num_prompt_tokens))
         await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
     async def release(self) -> None:
@@ -186,7 +192,6 @@ class Admission:
         accounts: Accounts,
         catalog: Catalog,
         figures: LimitFigures,
-        guess: OutputGuess,
         models_of_key: Callable[[str], frozenset[str]],
         *,
         answer_bound: int | None = None,
@@ -196,7 +201,7 @@ class Admission:
         self._answer_bound = answer_bound
         self._rules = rules
         self._models_of_key = models_of_key
-        self._book = _Book(accounts, catalog, figures, guess)
+        self._book = _Book(accounts, catalog, figures, TokenGuess(), TokenGuess())
 
     async def admit(self, tenant: Tenant, asked: Asked, exchange: Exchange) -> Grant:
         """Raises RequestFailed: 403 for a model that the key may not use, 429 over a limit, 503 when nobody
@@ -249,12 +254,13 @@ class Admission:
         each = asked.max_output_tokens
         if each is None:
             most = self._answer_bound or self._book.catalog.answer_bound(asked.known_as)
-            each = self._book.guess.tokens(tenant.key_id, most)
+            each = max(1, min(most, self._book.outputs.tokens(tenant.key_id, most)))
         return Wish(
             num_prompt_tokens,
             each * asked.num_answers,
             self._dearest(asked.known_as),
             may_shrink=asked.max_output_tokens is None,
+            num_added_tokens=self._book.added.tokens(tenant.key_id, 0),
         )
 
     def _dearest(self, model: str) -> Price:

@@ -1,7 +1,7 @@
-"""How long an answer will be whose client named no bound: a guess from the key's earlier answers. Pure.
+"""How many tokens it will be that nobody can count beforehand: a guess from the key's earlier requests. Pure.
 
 Mean plus twice the mean deviation, both moving averages as TCP keeps them of round trips (RFC 6298), so that
-a key whose answers vary is given more room than one whose answers are alike. Knows nothing of what is left.
+a key whose requests vary is given more room than one whose requests are alike. Knows nothing of what is left.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ class _Seen:
     deviation: float
 
 
-class OutputGuess:
+class TokenGuess:
+    """One figure of requests: the length of an answer, or what the relay added to a prompt."""
+
     def __init__(self) -> None:
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
 
-    def tokens(self, key_id: str, most: int) -> int:
-        """Of one answer. `most`: what one without a bound may have; it is the guess for a key that was never
-        seen."""
+    def tokens(self, key_id: str, unseen: int) -> int:
+        """`unseen`: of a key that never told."""
         seen = self._seen.get(key_id)
-        if seen is None:
-            return most
-        return max(1, min(most, round(seen.mean + _DEVIATIONS * seen.deviation)))
+        return unseen if seen is None else round(seen.mean + _DEVIATIONS * seen.deviation)
 
     def learn(self, key_id: str, num_tokens: int) -> None:
-        """One answer to this key had so many."""
+        """In one request of this key it was so many."""
         seen = self._seen.get(key_id)
         if seen is None:
             self._seen[key_id] = _Seen(num_tokens, num_tokens / 2)

@@ -13,7 +13,6 @@ from baton_edge_api.limits.admission import Admission
 from baton_edge_api.limits.bucket import NatsBucket
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
-from baton_edge_api.limits.guess import OutputGuess
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.settings import EdgeSettings
@@ -42,7 +41,6 @@ class Limits:
             accounts,
             catalog,
             figures,
-            OutputGuess(),
             ring.models_of,
             answer_bound=settings.default_max_tokens,
         )
