@@ -70,6 +70,29 @@ async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_s
     assert row.tenant.tenant_id == "acme"
 
 
+async def test_a_gateway_killed_in_the_middle_has_its_row_when_its_lease_is_over(stage: Stage) -> None:
+    """Not a second lease later: the engine worker may be the next to die."""
+    engine = FakeEngine(autoplay=False)
+    worker = await stage.worker(engine)
+    _, _, gateway = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: bool(engine.waiting))
+    engine.step()
+    engine.step()
+    await gateway.vanish()
+    worker.node.leases._lose(gateway.instance)  # 3 s of silence
+
+    await settled(lambda: bool(stage.records), seconds=2)
+    row = stage.records[0]
+    assert (row.request_id, row.stand_in, row.outcome, row.error_code) == (
+        request_id,
+        True,
+        "error",
+        "stop_lost",
+    )
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, 2)
+
+
 async def test_a_deadline_in_the_middle_is_booked_with_the_engines_count(memory_stage: Stage) -> None:
     stage = memory_stage
     engine = FakeEngine(Script(stall_after=3))

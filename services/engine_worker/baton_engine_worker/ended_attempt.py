@@ -18,6 +18,7 @@ class Causes:
     cancel: Cancel | None = None
     peer_lost: bool = False
     """Somebody who waits for the answer is gone."""
+    gateway_lost: bool = False
     handed_back: bool = False
     """This process ends first."""
 

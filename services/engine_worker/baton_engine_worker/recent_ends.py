@@ -64,6 +64,10 @@ class RecentEnds:
         while ends and now - ends[0][0] > KEPT_SECONDS:
             ends.popleft()
 
+    def store_now(self, record: UsageRecord) -> None:
+        """Its gateway was lost before it ended: nobody else is waited for, we may be the next to die."""
+        spawn(self._store([record.model_copy(update={"stand_in": True})]))
+
     def close(self) -> None:
         for one in self._gateways.values():
             one.unwatch()

@@ -325,6 +325,7 @@ class EngineRun:
     def _on_peer_lost(self, instance: str) -> None:
         self._ctx.attributes["cancelled"] = f"lease_lost: {instance}"
         self._causes.peer_lost = True
+        self._causes.gateway_lost |= instance == self._handoff.gateway
         self._grammar.give_up()
         if self._is_in_engine:
             self._worker.engine.cancel(self._engine_id)
@@ -379,7 +380,10 @@ class EngineRun:
             started_at=self._taken_at,
             ended_at=ctx.node.clock.wall(),
         )
-        self._worker.recent_ends.note(self._handoff.gateway, record)
+        if self._causes.gateway_lost:
+            self._worker.recent_ends.store_now(record)
+        else:
+            self._worker.recent_ends.note(self._handoff.gateway, record)
 
     def _trace(self) -> None:
         last, ctx = self._last, self._ctx

@@ -74,6 +74,13 @@ async def test_silence_is_death_too_and_what_ends_after_it_is_stored_as_well() -
     assert board.ends.num_kept == 0
 
 
+async def test_what_outlived_its_gateway_is_stored_at_once() -> None:
+    board, record = Board(), usage_record()
+    board.ends.store_now(record)
+    await eventually(lambda: board.stored(record) == [record.model_copy(update={"stand_in": True})])
+    assert board.ends.num_kept == 0
+
+
 async def test_old_ends_are_forgotten() -> None:
     board, old, new = Board(), usage_record(), usage_record()
     await board.leases.start()
