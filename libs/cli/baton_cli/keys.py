@@ -147,12 +147,23 @@ class KeyBook:
     ) -> KeyEntry:
         """All entries of the key id but one. Returns the last one changed."""
         found: KeyEntry | None = None
-        for digest, entry in (await self._of(key_id)).items():
+        for digest in await self._of(key_id):
             if digest != but:
-                found = entry.model_copy(update=change(entry))
-                await self._put(digest, found)
+                found = await self._rewrite(digest, change)
         assert found
         return found
+
+    async def _rewrite(self, digest: str, change: Callable[[KeyEntry], dict[str, object]]) -> KeyEntry:
+        """Never over what somebody else wrote meanwhile: a key that was revoked stays so."""
+        while True:
+            found = await self._bucket.get(digest)
+            entry = KeyEntry.decode(found.value or b"")
+            changed = entry.model_copy(update=change(entry))
+            try:
+                await self._bucket.update(digest, changed.encode(), last=found.revision)
+            except nats.js.errors.KeyWrongLastSequenceError:
+                continue
+            return changed
 
     async def _of(self, key_id: str) -> dict[str, KeyEntry]:
         found = {digest: entry for digest, entry in (await self._all()).items() if entry.key_id == key_id}

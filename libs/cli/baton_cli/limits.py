@@ -32,6 +32,8 @@ from baton_contracts.limits import (
 from baton_contracts.queries import BooksQuery, BooksReply, UsageBy
 
 _TRIES = 20
+MAX_SUMS = 1000
+"""That the books tell in one answer, the dearest first."""
 NOTHING = "none"
 
 
@@ -158,7 +160,12 @@ class LimitBook:
         reply = BooksReply.decode(answer.data)
         if reply.error:
             raise CliError(reply.error.message)
-        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team))
+        found = [each.cost_picos for each in reply.sums if name in (each.key_id, each.team)]
+        if not found and len(reply.sums) >= MAX_SUMS:
+            raise CliError(
+                f"The ledger tells of the {MAX_SUMS} that cost most only, and {name} is none of them."
+            )
+        return sum(found)
 
 
 async def limit_book(client: Client) -> LimitBook:

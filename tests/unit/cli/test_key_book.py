@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any, cast
 
 import nats
 import pytest
@@ -134,3 +135,36 @@ async def test_a_new_development_key_keeps_the_limits_of_the_old_one(book: KeyBo
     await book.set_limits("dev", lambda _: LimitRule(concurrent=2))
     await book.put_dev_key("sk-second-dev-key")
     assert [each.limits for each in await book.list()] == [LimitRule(concurrent=2)]
+
+
+class Overtaken:
+    """A bucket of which somebody else changes an entry just before the next write."""
+
+    def __init__(self, bucket: KeyValue, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._bucket = bucket
+        self._meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bucket, name)
+
+    async def put(self, *args: Any) -> int:
+        await self._overtake()
+        return await self._bucket.put(*args)
+
+    async def update(self, *args: Any, **more: Any) -> int:
+        await self._overtake()
+        return await self._bucket.update(*args, **more)
+
+    async def _overtake(self) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile:
+            await meanwhile()
+
+
+async def test_a_change_of_limits_does_not_bring_a_revoked_key_back(book: KeyBook, bucket: KeyValue) -> None:
+    _, entry = await book.create(tenant_id="acme", team="core", name="ci")
+    other = KeyBook(cast(Any, Overtaken(bucket, lambda: book.revoke(entry.key_id))))
+    changed = await other.set_limits(entry.key_id, lambda _: LimitRule(concurrent=3))
+    (stored,) = [each for each in await book.list() if each.key_id == entry.key_id]
+    assert stored == changed
+    assert (stored.revoked, stored.limits) == (True, LimitRule(concurrent=3))
