@@ -143,3 +143,19 @@ async def test_a_follower_hears_that_its_guard_is_gone(memory_stage: Stage, tmp_
     assert heard.error
     assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
     assert len(provider.asked) == 1
+
+
+async def test_an_edge_that_is_gone_keeps_no_call_up(memory_stage: Stage, tmp_path: Path) -> None:
+    stage = memory_stage
+    async with fake_provider(waiting(asyncio.Event())) as provider:
+        (tmp_path / "catalog.toml").write_text(catalog(("far", provider), more=WANTED))
+        await asyncio.gather(stage.guard(), stage.gateway(home=tmp_path))
+        greedy = Sampling(temperature=0)
+        asked = [await stage.send(stage.handoff(model="far", sampling=greedy)) for _ in range(3)]
+        for request_id in asked:
+            await stage.listen(request_id, until=lambda so_far: so_far.text == "0 1 ")
+        gone = Lease(service="edge_api", instance=stage.edge.instance, state="gone")
+        await stage.edge.bus.publish(subjects.lease(stage.edge.instance), gone.encode())
+        async with asyncio.timeout(2):
+            await provider.asked[0].closed.wait()
+        assert len(provider.asked) == 1

@@ -14,6 +14,9 @@ from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_inference_router.prefix_index import PrefixIndex, block_keys
 from baton_inference_router.scoring import Asked, Candidate
 
+MAX_IDS_PASSED_ON = 262_144
+"""Beside its text they must fit into one message: who has more is tokenised twice, or is over any context."""
+
 
 @dataclass(frozen=True)
 class ReadPrompt:
@@ -55,5 +58,7 @@ def _told(work: EngineWork, reply: TokensReply) -> ReadPrompt:
         chain = tuple(block_keys(reply.block_hashes))
     except ValueError:
         chain = ()
-    told = {"prompt_token_ids": reply.token_ids, "prompt_tokenizer": reply.tokenizer}
-    return ReadPrompt(work.model_copy(update=told), reply.num_tokens, reply.block_size, chain)
+    if len(reply.token_ids) <= MAX_IDS_PASSED_ON:
+        told = {"prompt_token_ids": reply.token_ids, "prompt_tokenizer": reply.tokenizer}
+        work = work.model_copy(update=told)
+    return ReadPrompt(work, reply.num_tokens, reply.block_size, chain)

@@ -73,7 +73,7 @@ class SemanticCache:
             if each.vector and each.model == model and len(each.vector) == len(ours)
         ]
         for nearest, phrasing in sorted(rated, key=lambda pair: -pair[0]):
-            if nearest < threshold:
+            if not nearest >= threshold:  # what is no number is not near
                 return Verdict("below", nearest)
             if answer := self._answers.get(phrasing.answer_key, max_age):
                 return Verdict("hit", nearest, Similar(answer, nearest))

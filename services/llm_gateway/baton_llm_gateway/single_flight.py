@@ -117,20 +117,24 @@ class Follower:
         self._stream: FrameStream | None = None
         self._news = asyncio.Event()
         self._guard_lost = False
+        self._edge_lost = False
 
     async def run(self) -> bool:
         """False: nothing was sent, and the call must be made after all. True: the client has its answer, or
         was told why there is none. Raises RequestFailed if our guard, the way there, is gone."""
         flight = self._flight
         flight.join(self._news)
-        unwatch = self._ctx.node.leases.watch(self._guard, self._on_guard_lost)
+        leases = self._ctx.node.leases
+        unwatch_guard = leases.watch(self._guard, self._on_guard_lost)
+        unwatch_edge = leases.watch(self._ctx.envelope.edge, self._on_edge_lost)
         self._cancellation.wake = self._news.set
         self._cancellation.holds_blocks = False
         try:
             await self._follow()
             return await self._finish()
         finally:
-            unwatch()
+            unwatch_guard()
+            unwatch_edge()
             flight.leave(self._news)
             self._cancellation.wake = None
             self._cancellation.holds_blocks = True
@@ -140,7 +144,7 @@ class Follower:
     def record(self, started_at: float) -> UsageRecord | None:
         """What the answer would have cost; it cost nothing. None: there was no answer."""
         last, envelope = self._flight.last, self._ctx.envelope
-        if last is None or last.outcome != "finished" or self._cancellation.is_set:
+        if last is None or last.outcome != "finished" or self._is_given_up:
             return None
         return UsageRecord(
             request_id=envelope.request_id,
@@ -171,11 +175,17 @@ class Follower:
 
     @property
     def _is_given_up(self) -> bool:
-        return self._cancellation.is_set or self._guard_lost
+        return self._cancellation.is_set or self._guard_lost or self._edge_lost
 
     def _on_guard_lost(self, instance: str) -> None:
         del instance
         self._guard_lost = True
+        self._news.set()
+
+    def _on_edge_lost(self, instance: str) -> None:
+        """And its client with it: the call is not kept up for them."""
+        del instance
+        self._edge_lost = True
         self._news.set()
 
     async def _begin(self) -> FrameStream:
@@ -199,7 +209,7 @@ class Follower:
 
     async def _finish(self) -> bool:
         last = self._flight.last
-        if self._cancellation.is_set:
+        if self._cancellation.is_set or self._edge_lost:
             await self._tell(CANCELLED)
             return True
         if self._guard_lost:

@@ -22,6 +22,7 @@ from baton_contracts.prompt import Message, Part, Prompt
 from baton_contracts.tokens import TokensReply
 from baton_inference_router.actor import Router
 from baton_inference_router.prefix_index import PrefixIndex, block_keys
+from baton_inference_router.prompt_reading import MAX_IDS_PASSED_ON
 from baton_inference_router.replicas import ReplicaTable
 from baton_inference_router.settings import Settings
 
@@ -232,6 +233,17 @@ async def test_with_a_choice_the_prompts_tokens_are_asked_once_and_travel_on() -
     for _, given in replicas.taken:
         assert (given.work.prompt_token_ids, given.work.prompt_tokenizer) == (TOKENS.token_ids, "t")
         assert given.work.prompt == request.work.prompt
+
+
+async def test_ids_that_might_not_fit_beside_their_text_stay_here() -> None:
+    many = MAX_IDS_PASSED_ON + 1
+    async with router() as (bus, replicas):
+        await answer_tokens(bus, TOKENS.model_copy(update={"num_tokens": many, "token_ids": (7,) * many}))
+        await replicas.add("r-1", takes("r-1"))
+        await replicas.add("r-2", takes("r-2"))
+        await ask(bus)
+    (_, given), *_ = replicas.taken
+    assert (given.work.prompt_token_ids, given.work.prompt_tokenizer) == ((), "")
 
 
 async def test_without_a_choice_nobody_is_asked() -> None:

@@ -78,6 +78,12 @@ async def test_below_the_threshold_is_a_miss_that_says_how_near_it_was() -> None
     assert verdict.nearest == pytest.approx(0.5)
 
 
+async def test_what_is_no_number_is_not_near() -> None:
+    stage = Stage()
+    stage.knows("0")
+    assert await stage.find("nan") == ("below", None)
+
+
 async def test_without_a_candidate_nobody_is_asked() -> None:
     stage = Stage()
     stage.knows("0", key="other")
