@@ -23,6 +23,7 @@ from baton_contracts.handoffs import GatewayHandoff
 from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
 from baton_llm_gateway.actor import CachePolicy, Gateway
 from baton_llm_gateway.books import Books
+from baton_llm_gateway.difficulty import shipped
 from baton_llm_gateway.likeness import EmbedderClient
 from baton_llm_gateway.model_choice import ModelChooser
 from baton_llm_gateway.providers.connections import Connections, addresses
@@ -52,7 +53,9 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     )
     embedder = EmbedderClient(bus, node.clock, settings.semantic_embed_seconds)
     gateway = Gateway(
-        chooser=ModelChooser(catalog, served.ready, served.ever_seen, settings.long_question_characters),
+        chooser=ModelChooser(
+            catalog, served.ready, served.ever_seen, settings.long_question_characters, shipped()
+        ),
         cache=cache,
         semantic=SemanticCache(cache, embedder.embed, max_bytes=int(settings.semantic_max_mb * 1024 * 1024)),
         cache_policy=CachePolicy(settings.policy_version, settings.cache_sampled),

@@ -49,6 +49,8 @@ class Gateway:
         """Raises RequestFailed for an unknown model, and when the guard can't be opened or is lost."""
         choice = self.chooser.choose(handoff.chat.model, handoff.prompt)
         ctx.attributes |= {"model": choice.model, "route": choice.rule, "route_reason": choice.reason}
+        if choice.hard_probability is not None:
+            ctx.attributes["route_hard_probability"] = round(choice.hard_probability, 3)
         rules = self.chooser.catalog.cache.of(ctx.envelope.tenant.tenant_id)
         key = self._cache_key(ctx, handoff, choice, rules)
         hit, similarity = self.cache.get(key, handoff.chat.cache_max_age) if key else None, None

@@ -5,6 +5,7 @@ documents in the prompt            → large
 prompt too long for the small one  → large
 long question                      → large
 code or analysis                   → large
+its wording is that of hard ones   → large (difficulty.py)
 anything else                      → small
 chosen one has no ready replica    → the other, if that has one
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from baton_common.catalog import Alias, Catalog
 from baton_common.errors import RequestFailed
 from baton_contracts.prompt import Prompt
+from baton_llm_gateway.difficulty import Difficulty
 
 CHARACTERS_A_TOKEN = 3
 """Low for English prose, so that a prompt judged to fit does fit."""
@@ -42,6 +44,8 @@ class Choice:
     reason: str
     other: str | None = None
     """The model to fall back to while nothing has been answered; only `auto` has one."""
+    hard_probability: float | None = None
+    """Where it was weighed."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class ModelChooser:
     is_ready: Callable[[str], bool]
     was_seen: Callable[[str], bool]
     long_question_characters: int
+    difficulty: Difficulty | None
+    """Of what the rules leave open. None: that is easy."""
 
     def choose(self, name: str, prompt: Prompt) -> Choice:
         """Raises RequestFailed (model_not_found) for a name that stands for nothing."""
@@ -64,12 +70,19 @@ class ModelChooser:
         return self._by_rules(alias, alias.large, prompt)
 
     def _by_rules(self, alias: Alias, large: str, prompt: Prompt) -> Choice:
+        probability: float | None = None
         found = _what_is_beside(prompt) or self._why_large(alias, prompt)
         rule, reason = found or ("easy", "a short question without documents")
-        model, other = (large, alias.small) if found else (alias.small, large)
+        is_hard = found is not None
+        if not is_hard and self.difficulty and (rating := self.difficulty.rate(_question(prompt))):
+            probability, is_hard = rating.probability, rating.is_hard
+            rule = "hard" if is_hard else "easy"
+            reason = f"hard with probability {probability:.2f}: {rating.why}"
+        model, other = (large, alias.small) if is_hard else (alias.small, large)
         if not self._answers(model) and self._answers(other):
-            return Choice(other, f"{rule}_fallback", f"{reason}; {model} has no ready replica", model)
-        return Choice(model, rule, reason, other)
+            fallen = f"{reason}; {model} has no ready replica"
+            return Choice(other, f"{rule}_fallback", fallen, model, probability)
+        return Choice(model, rule, reason, other, probability)
 
     def _answers(self, model: str) -> bool:
         return self.is_ready(model) or not self.catalog.route(model).needs_replica

@@ -38,17 +38,14 @@ def _words(text: str) -> frozenset[str]:
 
 _NEGATIONS = _words("not no never none nobody nothing neither nor without cannot")
 _FIGURES = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
+    word: str(2 + place)
+    for place, word in enumerate(
+        (
+            *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+            *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+        )
+    )
 }
-_FIGURES |= {"ten": "10", "eleven": "11", "twelve": "12", "thirteen": "13", "fourteen": "14", "fifteen": "15"}
-_FIGURES |= {"sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19", "twenty": "20"}
 """From two on: `one` is most often a pronoun."""
 _PHRASING = _words(
     "a an the of to into with using as and is are am be been do does has have having can could shall would it"

@@ -5,6 +5,7 @@ import pytest
 from baton_common.catalog import load_catalog
 from baton_common.errors import RequestFailed
 from baton_contracts.prompt import Chunk, Message, Part, Prompt, Tool, ToolCall
+from baton_llm_gateway.difficulty import Difficulty, shipped
 from baton_llm_gateway.model_choice import ModelChooser
 
 SMALL = "smollm2-135m"
@@ -13,9 +14,15 @@ LARGE = "qwen2.5-coder-0.5b"
 CALLED = Message(role="assistant", parts=(), tool_calls=(ToolCall(call_id="c", name="f", arguments="{}"),))
 
 
-def chooser(*ready: str, seen: tuple[str, ...] = ()) -> ModelChooser:
+def chooser(*ready: str, seen: tuple[str, ...] = (), difficulty: Difficulty | None = None) -> ModelChooser:
     known = set(ready) | set(seen)
-    return ModelChooser(load_catalog(), ready.__contains__, known.__contains__, long_question_characters=600)
+    return ModelChooser(
+        load_catalog(),
+        ready.__contains__,
+        known.__contains__,
+        long_question_characters=600,
+        difficulty=difficulty,
+    )
 
 
 def asks(text: str, *before: Message) -> Prompt:
@@ -89,3 +96,33 @@ def test_only_what_the_user_wrote_is_judged_as_the_question() -> None:
     pasted = Part(text="def f(): compare everything, step by step", origin="builder")
     prompt = Prompt(messages=(Message(role="user", parts=(pasted, Part(text="Hi"))),))
     assert chooser(SMALL, LARGE).choose("auto", prompt).rule == "easy"
+
+
+HARD = "Why do central banks raise rates when prices rise even though that makes loans dearer for everybody?"
+
+
+def test_what_the_rules_leave_open_is_weighed() -> None:
+    hard = chooser(SMALL, LARGE, difficulty=shipped()).choose("auto", asks(HARD))
+    assert (hard.model, hard.rule, hard.other) == (LARGE, "hard", SMALL)
+    assert hard.hard_probability is not None
+    assert hard.hard_probability > 0.8
+    assert hard.reason.startswith(f"hard with probability {hard.hard_probability:.2f}: ")
+    easy = chooser(SMALL, LARGE, difficulty=shipped()).choose("auto", asks("What is the capital of France?"))
+    assert (easy.model, easy.rule) == (SMALL, "easy")
+    assert easy.hard_probability is not None
+    assert easy.hard_probability < 0.2
+
+
+def test_a_rule_comes_first_and_is_not_weighed() -> None:
+    choice = chooser(SMALL, LARGE, difficulty=shipped()).choose("auto", with_documents(HARD))
+    assert (choice.rule, choice.hard_probability) == ("documents", None)
+
+
+def test_a_hard_question_falls_back_like_any_other() -> None:
+    choice = chooser(SMALL, difficulty=shipped()).choose("auto", asks(HARD))
+    assert (choice.model, choice.rule, choice.other) == (SMALL, "hard_fallback", LARGE)
+
+
+def test_what_can_not_be_read_is_easy() -> None:
+    choice = chooser(SMALL, LARGE, difficulty=shipped()).choose("auto", asks("東京の天気は?"))
+    assert (choice.rule, choice.hard_probability) == ("easy", None)
