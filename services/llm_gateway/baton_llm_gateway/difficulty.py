@@ -35,7 +35,8 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
         r"|without|except|until)\b",
         "contrast": r"\b(?:but|rather|than|both|either|neither|differ\w*|versus|against|opposite)\b",
         "works on it": r"\b(?:plan|draft|compose|organise|organize|estimate|argue|discuss|solve"
-        r"|show that|work out|arrange|schedule|convince|weigh|retell|integrate|draw up|lay out|prepare|set up|suggest)\b",
+        r"|show that|work out|arrange|schedule|convince|weigh|retell"
+        r"|integrate|draw up|lay out|prepare|set up|suggest)\b",
         "writes": r"\b(?:write|rewrite|describe|make|produce)\b",
         "little task": r"\b(?:tell me|name|list|spell\w*|translate|say|joke|synonym"
         r"|plural|rhymes?|word|define)\b",
