@@ -25,6 +25,10 @@ from bench.gateway.load import Place
 HERE = Path(__file__).parent
 START_SECONDS = 150
 END_SECONDS = 20
+REST_SECONDS = 0.5
+REST_CHECKS = 6
+REST_LOAD = 0.15
+"""Of a core: less than this, so many times in a row, is rest."""
 MODEL = "far"
 PACED_MS = 100
 PACED = f"paced-{PACED_MS}"
@@ -82,6 +86,7 @@ def baton(folder: Path, upstream_port: int, *, plain: bool) -> Generator[Running
         place = Place(port, key, MODEL, {} if plain else {"retrieval": "off"})
         _set_limits(home)
         _wait_for_answer(process, place, log)
+        _wait_until_at_rest(process.pid)
         ours = ("baton_edge_api", "baton_llm_gateway", "nats-server") if plain else ()
         yield Running("baton" if plain else "baton, ten stops", place, process.pid, ours)
 
@@ -109,6 +114,7 @@ def litellm(environment: Path, folder: Path, upstream_port: int) -> Generator[Ru
         _wait(process, port, "/health/liveliness", log)
         place = Place(port, key, MODEL)
         _wait_for_answer(process, place, log)
+        _wait_until_at_rest(process.pid)
         yield Running("litellm", place, process.pid)
 
 
@@ -167,6 +173,26 @@ def _wait_for_answer(process: subprocess.Popen[bytes], place: Place, log: Path) 
             pass
         time.sleep(0.2)
     raise NotHere(_last_lines(log))
+
+
+def _wait_until_at_rest(pid: int) -> None:
+    """It may answer while a part of it still loads, or reads documents: that is not what is measured."""
+    deadline = time.monotonic() + START_SECONDS
+    num_quiet, spent = 0, _cpu_seconds(pid)
+    while num_quiet < REST_CHECKS and time.monotonic() < deadline:
+        time.sleep(REST_SECONDS)
+        before, spent = spent, _cpu_seconds(pid)
+        num_quiet = num_quiet + 1 if spent - before < REST_SECONDS * REST_LOAD else 0
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of a process and its descendants; what those that have ended took is left out."""
+    ticks = 0
+    for each in (pid, *_descendants(pid)):
+        with suppress(OSError):
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _status(

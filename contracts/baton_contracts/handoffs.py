@@ -32,11 +32,21 @@ class Handoff(WireModel):
 
     envelope: Envelope
 
+    @property
+    def is_news_to_edge(self) -> bool:
+        """Only a note tells the edge who took it (ADR 3): it did not hand it on itself, nor does the prologue
+        name the one who takes it."""
+        return True
+
 
 class PromptHandoff(Handoff):
     """edge → prompt builder, on `prompt.RID`."""
 
     chat: ChatRequest
+
+    @property
+    def is_news_to_edge(self) -> bool:
+        return False
 
 
 class GuardInHandoff(Handoff):
@@ -60,6 +70,10 @@ class GatewayHandoff(Handoff):
         "straight to `reply.EDGE.RID`. Only other servers and the cache answer.",
     )
 
+    @property
+    def is_news_to_edge(self) -> bool:
+        return not self.plain
+
 
 class GuardOutHandoff(Handoff):
     """gateway → output guardrails, on `guard.out.RID`: open the stream's filter before frames flow."""
@@ -69,6 +83,10 @@ class GuardOutHandoff(Handoff):
     name_sources: bool = Field(
         default=True, description="False: no last line that says what [1], [2], … are; the form forbids it."
     )
+
+    @property
+    def is_news_to_edge(self) -> bool:
+        return False
 
 
 class EngineWork(WireModel):

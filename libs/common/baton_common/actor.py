@@ -164,7 +164,7 @@ class Actor(Intake, Generic[H]):
         release = self._node.cancels.register(context.request_id, baton.stop, context.envelope.run_id)
         status = "ok"
         try:
-            if not self._ack_by_handler:
+            if not self._ack_by_handler and baton.message.is_news_to_edge:
                 await context.note_held()
             async with self._turns:
                 self._note_wait(baton)

@@ -13,13 +13,12 @@ from typing import Any, cast
 import nats
 import nats.errors
 import nats.js.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.js import JetStreamContext
 
 from baton_common.bus import BusMessage, OnMessage, Subscription
 from baton_common.errors import BusError, BusTimeout, BusUnavailable, NoResponders
+from baton_common.nats_client import StraightClient
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class NatsSubscriptionHandle:
 class NatsBus:
     """One connection. Reconnects for ever; while it is away every call fails at once."""
 
-    def __init__(self, client: Client, closing: asyncio.Event) -> None:
+    def __init__(self, client: StraightClient, closing: asyncio.Event) -> None:
         self._client = client
         self._closing = closing
         self.jetstream: JetStreamContext = client.jetstream(timeout=5)
@@ -54,7 +53,7 @@ class NatsBus:
         cls, url: str, *, name: str, user: str = "", password: str = "", inbox_prefix: str = "_INBOX"
     ) -> NatsBus:
         """Waits until the server is there. Raises BusError if the server is too old for Baton."""
-        client = Client()
+        client = StraightClient()
         first, closing = asyncio.Event(), asyncio.Event()
 
         async def on_error(error: Exception) -> None:
@@ -118,14 +117,13 @@ class NatsBus:
         if not self._client.is_connected:
             raise BusUnavailable(subject)
         try:
-            answer = await self._client.request(subject, payload, timeout=timeout)
+            return await self._client.ask(subject, payload, timeout=timeout)
         except nats.errors.NoRespondersError:
             raise NoResponders(subject) from None
         except (nats.errors.TimeoutError, TimeoutError):
             raise BusTimeout(subject, timeout) from None
         except nats.errors.Error as error:
             raise BusError(subject, str(error) or type(error).__name__) from error
-        return answer.data
 
     async def request_many(self, subject: str, payload: bytes, *, timeout: float, enough: int) -> list[bytes]:
         answers: list[bytes] = []
@@ -157,13 +155,10 @@ class NatsBus:
         return subscription
 
     async def _subscribe(self, subject: str, on_message: OnMessage, *, queue: str) -> NatsSubscriptionHandle:
-        async def deliver(message: Msg) -> None:
-            try:
-                on_message(BusMessage(message.subject, message.data, message.reply))
-            except Exception:
-                log.exception("callback of %s failed", subject)
+        def deliver(subject: str, payload: bytes, reply: str) -> None:
+            on_message(BusMessage(subject, payload, reply))
 
-        return NatsSubscriptionHandle(await self._client.subscribe(subject, queue=queue, cb=deliver))
+        return NatsSubscriptionHandle(await self._client.subscribe_straight(subject, deliver, queue=queue))
 
     async def publish_durable(
         self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5

@@ -19,7 +19,8 @@ from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.frames import Cancel, Error, Held, decode_frame
-from baton_contracts.handoffs import Ack, PromptHandoff
+from baton_contracts.handoffs import Ack, GuardInHandoff, PromptHandoff
+from baton_contracts.prompt import Prompt
 from baton_contracts.spans import SpanBatch
 from tests.support.relay import eventually, make_chat, make_envelope, running_node
 
@@ -82,17 +83,34 @@ async def nothing(context: RequestContext, message: PromptHandoff) -> None:
     return None
 
 
-async def test_a_request_is_held_noted_and_traced(rig: Rig) -> None:
+async def test_a_request_is_held_and_traced(rig: Rig) -> None:
     await rig.start(nothing)
     envelope = make_envelope(edge="edge_api-11111111")
     ack = await rig.hand(envelope)
     assert (ack.verdict, ack.instance) == ("held", rig.node.instance)
-    await eventually(lambda: bool(rig.traces and rig.to_edge))
-    assert [(frame.kind, frame.sender) for frame in rig.to_edge] == [("held", rig.node.instance)]
+    await eventually(lambda: bool(rig.traces))
+    assert rig.to_edge == []  # it handed it on itself: the ack has told it
     names = {span.name: span for span in rig.traces[0].spans}
     assert set(names) == {"hop", "handle"}
     assert names["handle"].stop == 3
     assert names["handle"].status == "ok"
+
+
+async def test_the_edge_is_told_who_holds_what_others_handed_on(rig: Rig) -> None:
+    async def later(context: RequestContext, message: GuardInHandoff) -> None:
+        return None
+
+    actor = Actor(
+        rig.node, subject=subjects.GUARD_IN_ALL, message=GuardInHandoff, handle=later, stop_number=4
+    )
+    await actor.start()
+    envelope = make_envelope(edge="edge_api-11111111")
+    handoff = GuardInHandoff(
+        envelope=envelope, chat=make_chat(), prompt=Prompt(messages=make_chat().messages)
+    )
+    await rig.bus.request(subjects.guard_in(envelope.request_id), handoff.encode(), timeout=1)
+    await eventually(lambda: bool(rig.to_edge))
+    assert [(frame.kind, frame.sender) for frame in rig.to_edge] == [("held", rig.node.instance)]
 
 
 @pytest.mark.parametrize(

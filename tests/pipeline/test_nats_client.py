@@ -1,0 +1,116 @@
+"""The bus over a real server: order, answers, silence, a callback that raises, a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from baton_common.bus import BusMessage
+from baton_common.errors import BusTimeout, NoResponders
+from baton_common.nats_bus import NatsBus
+from tests.support.nats_server import running_nats_server
+from tests.support.relay import eventually
+
+NUM_MESSAGES = 5_000
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[NatsBus]:
+    bus = await NatsBus.connect(url, name="test")
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def test_messages_of_one_turn_arrive_in_their_order(tmp_path: Path) -> None:
+    heard: list[int] = []
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+            await bus.subscribe("turn", lambda message: heard.append(int(message.payload)))
+            for number in range(NUM_MESSAGES):
+                await bus.publish("turn", b"%d" % number)
+            await eventually(lambda: len(heard) == NUM_MESSAGES)
+    assert heard == list(range(NUM_MESSAGES))
+
+
+async def test_more_than_the_socket_takes_at_once_arrives(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+            await bus.subscribe("much", lambda message: sizes.append(len(message.payload)))
+            for _ in range(64):
+                await bus.publish("much", bytes(500_000))
+            await eventually(lambda: len(sizes) == 64)
+    assert set(sizes) == {500_000}
+
+
+async def test_an_answer_nobody_and_silence(tmp_path: Path) -> None:
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+
+            def answer(message: BusMessage) -> None:
+                tasks.add(asyncio.create_task(bus.publish(message.reply, message.payload + b"!")))
+
+            tasks: set[asyncio.Task[None]] = set()
+            await bus.subscribe("echo", answer)
+            await bus.subscribe("silent", lambda _: None)
+            words = [b"%d" % number for number in range(50)]
+            answers = await asyncio.gather(*(bus.request("echo", word, timeout=5) for word in words))
+            assert answers == [word + b"!" for word in words]
+            with pytest.raises(NoResponders):
+                await bus.request("nobody", b"", timeout=30)
+            with pytest.raises(BusTimeout):
+                await bus.request("silent", b"", timeout=0.05)
+
+
+async def test_a_callback_that_raises_costs_its_message_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[bytes] = []
+
+    def hear(message: BusMessage) -> None:
+        if message.payload == b"bad":
+            raise ValueError("what was in it")
+        heard.append(message.payload)
+
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+            subscription = await bus.subscribe("sub", hear)
+            for word in (b"one", b"bad", b"two"):
+                await bus.publish("sub", word)
+            await eventually(lambda: heard == [b"one", b"two"])
+            await subscription.unsubscribe()
+            with pytest.raises(NoResponders):
+                await bus.request("sub", b"three", timeout=30)
+    assert "callback of sub failed" in caplog.text
+    assert heard == [b"one", b"two"]
+
+
+async def test_after_a_restart_of_the_server_all_is_as_before(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    port = _free_port()
+    with running_nats_server(tmp_path, port=port) as url:
+        bus = await NatsBus.connect(url, name="test")
+        await bus.subscribe("sub", lambda message: heard.append(message.payload))
+        await bus.publish("sub", b"before")
+        await eventually(lambda: heard == [b"before"])
+    await eventually(lambda: not bus.connected)
+    with running_nats_server(tmp_path / "again", port=port):
+        await eventually(lambda: bus.connected)
+        await bus.publish("sub", b"after")
+        await eventually(lambda: heard == [b"before", b"after"])
+        with pytest.raises(NoResponders):
+            await bus.request("nobody", b"", timeout=30)
+        await bus.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
