@@ -246,7 +246,7 @@ class AsyncEngine:
             self._deliver(deltas)
             if self._on_step is not None:
                 self._on_step()
-        report.set_result(outcome)
+        _tell(report, outcome)
 
     def _deliver(self, deltas: list[RequestDelta]) -> None:
         for delta in deltas:
@@ -276,7 +276,7 @@ class AsyncEngine:
                     self._listeners[request.request_id] = on_delta
                     core.add(request)
                 case Cancel(_, report):
-                    report.set_result(CancelReport(found=False))
+                    _tell(report, CancelReport(found=False))
                 case ListenToKV() | Close():
                     pass
         deltas = self._last_deltas(core, code, message)
@@ -295,3 +295,9 @@ class AsyncEngine:
             return [
                 RequestDelta(name, finish_reason="error", error=failure) for name in list(self._listeners)
             ]
+
+
+def _tell(report: Future[CancelReport], outcome: CancelReport) -> None:
+    """Whoever asked may have waited long enough, and cancelled the wait."""
+    if report.set_running_or_notify_cancel():
+        report.set_result(outcome)

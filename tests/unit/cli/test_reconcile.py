@@ -94,6 +94,20 @@ def test_a_lost_row_is_named() -> None:
     assert kinds([row()], [ran(), ran(2, TWO), told()]) == ["lost row"]
 
 
+def test_a_replica_that_took_it_when_it_had_been_given_up_has_no_row_and_that_is_no_difference() -> None:
+    later = row(2, TWO)  # from 1000.0 on; the first one ended at 1001.0
+    assert kinds([later], [ran(1, said=3), ran(2, TWO), told()]) == []
+    too_late = later.model_copy(update={"started_at": 1001.5})
+    assert kinds([too_late], [ran(1, said=3), ran(2, TWO), told()]) == ["lost row"]
+
+
+def test_what_was_said_after_nobody_waited_any_more_is_on_no_bill() -> None:
+    left = row(outcome="cancelled", said=4)  # ended at 1000.5, the engine at 1001.0
+    assert kinds([left], [ran()]) == []
+    assert kinds([left.model_copy(update={"ended_at": 1001.5})], [ran()]) == ["tokens"]
+    assert kinds([row(outcome="cancelled", said=6)], [ran()]) == ["tokens"]
+
+
 def test_two_rows_that_end_one_run() -> None:
     assert kinds([row(), row(2, TWO)], [ran(), ran(2, TWO)]) == ["doubled"]
 

@@ -99,6 +99,23 @@ async def test_requests_run_together_in_the_engine_thread() -> None:
     assert engine.state == "closed"
 
 
+async def test_whoever_no_longer_waits_for_a_cancel_does_no_harm_to_others() -> None:
+    engine = await started()
+    gate = step_gate(engine)
+    gate.clear()
+    left, stays = Stream(), Stream()
+    engine.submit(ask("left", LONG), left)
+    engine.submit(ask("stays"), stays)
+    report = engine.cancel("left")
+    assert report.cancel()  # as a wait that has timed out does
+    gate.set()
+    await soon(stays.finished)
+    assert stays.last.finish_reason == "length"
+    assert left.last.finish_reason == "cancelled"
+    assert engine.state == "ready"
+    await engine.close()
+
+
 async def test_cancel_reports_the_freed_blocks_and_is_over_when_its_future_is_done() -> None:
     engine = await started()
     gate = step_gate(engine)

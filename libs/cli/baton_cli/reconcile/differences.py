@@ -7,7 +7,8 @@
     bill              the rows of a request add up to something else than its client was told
     counter           an engine counted more or fewer tokens than its traces tell
 
-What an engine gave after its request had moved on is on nobody's bill, and no difference.
+What an engine gave after its request had moved on, or after its client had left and nobody waited for its
+last word any more, is on nobody's bill, and no difference.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
     rows = {(row.request_id, row.attempt, row.replica): row for row in found.rows}
     runs = {(run.request_id, run.attempt, run.replica): run for run in found.runs}
     for key, run in runs.items():
-        if key not in rows and run.ended_at >= since + SPAN_SLACK_SECONDS:
+        if key in rows or _was_given_up(run, found.rows):
+            continue
+        if run.ended_at >= since + SPAN_SLACK_SECONDS:
             text = f"attempt {run.attempt} on {run.replica}: {_tokens(run)}, and no ledger row"
             yield Difference("lost row", run.request_id, text)
     living = {beat.replica for beat in found.replicas}
@@ -66,10 +69,20 @@ def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
             yield Difference("tokens", row.request_id, text)
 
 
+def _was_given_up(run: EngineRun, rows: list[UsageRecord]) -> bool:
+    """While it still went on the next attempt had begun: a replica that took it too late to be told so."""
+    return any(
+        row.request_id == run.request_id and row.attempt > run.attempt and row.started_at < run.ended_at
+        for row in rows
+    )
+
+
 def _differ(row: UsageRecord, seen: EngineRun) -> bool:
     counted = row.usage.completion_tokens
     if row.outcome in _MOVED_ON:
         return counted > seen.completion_tokens
+    if row.outcome == "cancelled" and row.ended_at < seen.ended_at and counted < seen.completion_tokens:
+        return row.usage.prompt_tokens != seen.prompt_tokens
     return (row.usage.prompt_tokens, counted) != (seen.prompt_tokens, seen.completion_tokens)
 
 
