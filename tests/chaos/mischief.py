@@ -47,7 +47,7 @@ FROZEN_SECONDS = (0.5, 4.0)
 SETTLED_SECONDS = 4.0
 """Until then one that is gone may still be counted as there."""
 CALM_SECONDS = (0.5, 3.0)
-RECOVERY_SECONDS = 60.0
+RECOVERY_SECONDS = 90.0
 _SIGNALS = {"killed": signal.SIGKILL, "asked to leave": signal.SIGTERM, "frozen": signal.SIGSTOP}
 
 
