@@ -6,7 +6,7 @@ BATON := $(VENV_PYTHON) -m baton_cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test api-test soak chaos parity compose-test check format bench bench-peers \
+.PHONY: help install install-dev up test api-test node-clients soak chaos parity compose-test check format bench bench-peers \
 	bench-routing bench-gateway clean
 
 help: ## List the targets
@@ -28,6 +28,9 @@ test: install-dev ## Fetch the models and run all tests (ARGS="tests/unit/cli -x
 
 api-test: install-dev ## Ask every operation of the HTTP API what its document allows and what not (minutes)
 	@$(VENV_PYTHON) -m pytest -m soak -s $(or $(ARGS),tests/pipeline/test_api_document.py)
+
+node-clients: ## Fetch openai-node from npm for the tests that use it (skipped without it)
+	@npm install --silent --no-audit --no-fund --prefix .node-clients openai@7.59.0
 
 soak: install-dev ## The long tests of the running system: kills under load, many at once, both models
 	@$(BATON) models pull --defaults
@@ -68,6 +71,6 @@ bench-gateway: install-dev ## Measure edge and gateway beside LiteLLM's proxy, b
 	@$(VENV_PYTHON) -m bench.gateway $(ARGS)
 
 clean: ## Remove what was built and cached here; models and state in BATON_HOME stay
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .node-clients build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 	find . -name '*.egg-info' -type d -not -path './.git/*' -prune -exec rm -rf {} +

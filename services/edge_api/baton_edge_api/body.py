@@ -41,7 +41,7 @@ def _too_slow(seconds: float) -> BodyRefused:
 async def read_body(scope: Scope, receive: Receive, *, limit: int, seconds: float) -> bytes:
     """Raises BodyRefused or ClientGone."""
     if (declared_length(scope) or 0) > limit:
-        await _discard(scope, receive, limit)
+        await discard(scope, receive, limit)
         raise _too_large(limit)
     try:
         async with asyncio.timeout(seconds):
@@ -55,7 +55,7 @@ async def body_pieces(
 ) -> AsyncGenerator[bytes, None]:
     """A body too large to hold, piece by piece. Raises as `read_body`."""
     if (declared_length(scope) or 0) > limit:
-        await _discard(scope, receive, limit)
+        await discard(scope, receive, limit)
         raise _too_large(limit)
     loop = asyncio.get_running_loop()
     deadline, total, more = loop.time() + seconds, 0, True
@@ -70,7 +70,7 @@ async def body_pieces(
         piece = event.get("body", b"")
         total += len(piece)
         if total > limit:
-            await _discard(scope, receive, limit)
+            await discard(scope, receive, limit)
             raise _too_large(limit)
         more = event.get("more_body", False)
         yield piece
@@ -87,14 +87,14 @@ async def _read(scope: Scope, receive: Receive, limit: int, piece_seconds: float
         piece = event.get("body", b"")
         total += len(piece)
         if total > limit:
-            await _discard(scope, receive, limit)
+            await discard(scope, receive, limit)
             raise _too_large(limit)
         pieces.append(piece)
         if not event.get("more_body", False):
             return b"".join(pieces) if len(pieces) > 1 else piece
 
 
-async def _discard(scope: Scope, receive: Receive, limit: int) -> None:
+async def discard(scope: Scope, receive: Receive, limit: int) -> None:
     """Lets a client that is in the middle of sending finish, within bounds: one whose connection is closed
     under its feet never reads the answer. One that waits for `100 Continue` sends nothing yet."""
     if any(name == b"expect" for name, _ in scope["headers"]):

@@ -16,12 +16,14 @@ from baton_common.logs import request_id_var
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import new_request_id
 from baton_edge_api.answers import Answer, error_answer
-from baton_edge_api.body import BodyRefused, ClientGone, declared_length
+from baton_edge_api.body import BodyRefused, ClientGone, declared_length, discard
 from baton_edge_api.exchange import Exchange, choose_request_id
 from baton_edge_api.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+_DISCARDED_BODY = 2 * 1024 * 1024
+"""About so much of one that nobody reads is taken all the same: its sender then gets to read the answer."""
 _SMALL_BODY = 64 * 1024
 """An unread body up to this size is skipped by the server; a larger one ends the connection."""
 
@@ -53,19 +55,19 @@ class Front:
 
         try:
             if refused:
-                await self._fail(scope, exchange, refused, send_with_id)
+                await self._fail(scope, receive, exchange, refused, send_with_id)
             else:
                 await self._app(scope, receive, send_with_id)
         except ClientGone:
             exchange.status = 499
         except RequestFailed as failed:
-            await self._fail(scope, exchange, failed, send_with_id)
+            await self._fail(scope, receive, exchange, failed, send_with_id)
         except Exception:
             log.exception("%s failed", scope["path"].split("/")[1:3])
             error = ErrorBody(
                 code="internal_error", message="The edge failed on this request.", stop="edge_api"
             )
-            await self._fail(scope, exchange, RequestFailed(error), send_with_id)
+            await self._fail(scope, receive, exchange, RequestFailed(error), send_with_id)
         finally:
             self._metrics.answered(scope.get("baton.route", "other"), exchange.status or 499)
 
@@ -80,12 +82,17 @@ class Front:
             exchange.abort = abort
         return exchange, refused
 
-    async def _fail(self, scope: Scope, exchange: Exchange, failed: RequestFailed, send: Send) -> None:
+    async def _fail(
+        self, scope: Scope, receive: Receive, exchange: Exchange, failed: RequestFailed, send: Send
+    ) -> None:
         self._metrics.failed(failed.error.code, failed.error.stop)
         if exchange.status:
             exchange.abort()  # an answer has begun and can't be taken back
             return
-        close = isinstance(failed, BodyRefused) or not (exchange.body_read or _is_small(scope))
+        is_left = not (exchange.body_read or _is_small(scope) or isinstance(failed, BodyRefused))
+        if is_left:
+            await discard(scope, receive, _DISCARDED_BODY)
+        close = is_left or isinstance(failed, BodyRefused)
         await send_answer(send, error_answer(failed.error, close=close))
 
 

@@ -74,13 +74,21 @@ def make_protocol(header_seconds: float) -> type[HttpToolsProtocol]:
             self._end_head()
             if self.transport.is_closing():
                 return
-            if self.cycle is not None and not self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
-                self.transport.close()  # in the middle of another answer: nothing can be said
+            if self._is_answering():
+                self.transport.close()  # nothing can be said
                 return
             answer = error_answer(ErrorBody(code="invalid_request", message=msg))
             headers = [*answer.all_headers(), CLOSE, (b"x-request-id", new_request_id().encode())]
             head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
             self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + answer.body)
             self.transport.close()
+
+        def _is_answering(self) -> bool:
+            """In the middle of an answer, or about to begin one: of a request whose body is still being read
+            none has begun."""
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+                return False
+            return cycle.response_started or not cycle.more_body
 
     return EdgeProtocol

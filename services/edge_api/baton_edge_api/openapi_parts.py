@@ -60,6 +60,7 @@ _MORE_HEADERS: dict[int, dict[str, Any]] = {
     504: _STOP,
 }
 
+_EXAMPLE_ID = "0af7651916cd43dd8448eb211c80319c"
 _ID = "^([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$"
 
 ERRORS: dict[int, str] = {
@@ -146,7 +147,8 @@ def parameter(name: str, where: str, description: str, **schema: Any) -> dict[st
 
 
 def request_id(name: str, where: str, description: str) -> dict[str, Any]:
-    return parameter(name, where, description, pattern=_ID, **{"not": {"pattern": "^[0-]*$"}})
+    no_zeros = {"not": {"pattern": "^[0-]*$"}}
+    return parameter(name, where, description, pattern=_ID, **no_zeros) | {"example": _EXAMPLE_ID}
 
 
 def page_limit(most: int, default: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def page(
     items: Sequence[T], query: Mapping[str, str], *, most: int, default: int, orders: bool = True
 ) -> dict[str, Any]:
     """The newest first, unless `order=asc`. Raises RequestFailed, naming the parameter."""
-    limit, order = _limit(query.get("limit"), most, default), query.get("order") or "desc"
+    limit, order = _limit(query.get("limit"), most, default), query.get("order", "desc")
     if orders and order not in ("asc", "desc"):
         raise bad_value("order", "must be asc or desc.")
     newest_first = not orders or order == "desc"
