@@ -92,7 +92,9 @@ async def stage(own_nats: str, tmp_path: Path) -> AsyncIterator[WholeRelay]:
 
 
 def judge(name: object, answer: httpx.Response) -> None:
-    assert answer.status_code < 500, (name, answer.status_code, answer.text[:500])
+    """Who asks eight times at once for all traces of this test may hear that their store is slow."""
+    busy = answer.status_code == 503 and "retry-after" in answer.headers and "/v1/traces" in answer.url.path
+    assert busy or answer.status_code < 500, (name, answer.status_code, answer.text[:500])
     assert len(answer.headers["x-request-id"]) == 32
     assert "set-cookie" not in answer.headers
     if answer.status_code >= 400:

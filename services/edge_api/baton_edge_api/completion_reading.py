@@ -32,8 +32,6 @@ def completion_reader(settings: EdgeSettings) -> Callable[[object], CompletionQu
 
 def read_completion(raw: object, *, strict: bool, max_text_chars: int) -> CompletionQuestion:
     """Raises RequestFailed, naming the parameter."""
-    if not isinstance(raw, dict):
-        raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
     wire = typed(CompletionRequest, raw)
     check_served(wire, COMPLETION_NOT_SERVED)
     max_tokens = DEFAULT_MAX_TOKENS if wire.max_tokens is None else wire.max_tokens

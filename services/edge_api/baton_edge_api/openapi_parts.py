@@ -147,7 +147,7 @@ def parameter(name: str, where: str, description: str, **schema: Any) -> dict[st
 
 
 def request_id(name: str, where: str, description: str) -> dict[str, Any]:
-    no_zeros = {"not": {"pattern": "^[0-]*$"}}
+    no_zeros: dict[str, Any] = {"not": {"pattern": "^[0-]*$"}}
     return parameter(name, where, description, pattern=_ID, **no_zeros) | {"example": _EXAMPLE_ID}
 
 

@@ -80,8 +80,10 @@ def parsed(body: bytes) -> Any:
         raise RequestFailed.because("invalid_json", f"The body is not valid JSON: {error}.") from None
 
 
-def typed(model: type[M], raw: object) -> M:
+def typed(model: type[M], raw: Any) -> M:
     """Raises RequestFailed, naming the parameter. May write whole numbers into `raw` as such."""
+    if not isinstance(raw, dict):
+        raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
     try:
         return model.model_validate(raw)
     except ValidationError as error:

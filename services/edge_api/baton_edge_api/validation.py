@@ -35,8 +35,6 @@ def chat_reader(settings: EdgeSettings) -> Callable[[object], ChatQuestion]:
 
 def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion:
     """Raises RequestFailed, naming the parameter."""
-    if not isinstance(raw, dict):
-        raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
     wire = typed(ChatCompletionRequest, raw)
     _check_consistency(wire)
     check_served(wire, CHAT_NOT_SERVED)

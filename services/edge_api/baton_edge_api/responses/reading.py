@@ -39,8 +39,6 @@ def response_reader(settings: EdgeSettings) -> Callable[[object], ResponseQuesti
 
 def read_response(raw: object, *, strict: bool, max_text_chars: int) -> ResponseQuestion:
     """Raises RequestFailed, naming the parameter."""
-    if not isinstance(raw, dict):
-        raise RequestFailed.because("invalid_type", "The body must be a JSON object.")
     wire = typed(ResponseRequest, raw)
     _check_served(wire)
     _check_consistency(wire)
