@@ -126,13 +126,14 @@ def operation(
     **more: Any,
 ) -> dict[str, Any]:
     statuses = sorted({*_ALWAYS, *(_WITH_KEY if key else ()), *failures})
+    security: dict[str, Any] = {} if key else {"security": []}
     errors = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
     operation: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
         "responses": {"200": success} | errors,
     }
-    return operation | ({} if key else {"security": []}) | more
+    return operation | security | more
 
 
 def parameter(name: str, where: str, description: str, **schema: Any) -> dict[str, Any]:

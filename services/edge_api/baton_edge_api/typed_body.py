@@ -88,7 +88,7 @@ def typed(model: type[M], raw: Any) -> M:
         return model.model_validate(raw)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-    if _make_whole(raw):
+    if _make_whole(cast("object", raw)):
         return typed(model, raw)
     raise explain(problem)
 
