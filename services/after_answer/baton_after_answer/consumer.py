@@ -25,7 +25,8 @@ from baton_contracts.spans import SpanBatch
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.01
-"""Behind a batch of ledger rows alone, for which nobody waits: the next ones gather and share a commit."""
+"""Ledger rows alone, for which nobody waits, wait for the next ones and for their answer's conversation: they
+share a commit."""
 
 Write = Callable[[Entry], Awaitable[None]]
 PublishSpans = Callable[[SpanBatch], Awaitable[None]]
@@ -81,9 +82,10 @@ class Consumer:
         try:
             while not self._inbox.closed:
                 if batch := await self._inbox.next_batch():
-                    await self.settle(batch)
                     if all(".after.usage." in delivery.subject for delivery in batch):
                         await asyncio.sleep(GATHER_SECONDS)
+                        batch += self._inbox.take()
+                    await self.settle(batch)
                 elif not self._inbox.closed:
                     await self._look_after_queue()
         finally:

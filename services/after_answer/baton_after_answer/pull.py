@@ -88,6 +88,10 @@ class PullInbox:
             await self._wait()
         if self._closed:
             return []
+        return self.take()
+
+    def take(self) -> list[Delivery]:
+        """What has arrived by now, up to a batch."""
         size = min(self._batch, len(self._arrived))
         return [self._arrived.popleft() for _ in range(size)]
 

@@ -252,3 +252,24 @@ async def test_a_row_without_a_cost_gets_the_catalogs_and_a_cached_answer_costs_
     await consumer.settle([desk.delivery(record, number) for number, record in enumerate(records, 1)])
     # (42 − 16) × 0.02 + 16 × 0.01 + 7 × 0.04 dollars for a million tokens
     assert [row["cost_picos"] for row in desk.written[0].ledger] == [5, 960_000, 0, 0]
+
+
+async def test_a_ledger_row_waits_for_its_conversation_and_shares_its_commit() -> None:
+    desk = Desk()
+    consumer = await desk.build()
+    waiting = [desk.delivery(usage_record(), 1)]
+    gathered = [desk.delivery(conversation_record(), 2)]
+
+    class Inbox(PullInbox):
+        async def next_batch(self) -> list[Delivery]:
+            if not waiting:
+                await self.close()
+                return []
+            return [waiting.pop()]
+
+        def take(self) -> list[Delivery]:
+            return [gathered.pop()]
+
+    consumer._inbox = Inbox(desk.bus, stream="AFTER", consumer="a", inbox_prefix="_INBOX_x", batch=10)  # pyright: ignore[reportPrivateUsage]
+    await consumer.run()
+    assert [event for event in desk.events if event.startswith("commit")] == ["commit 1+1+0"]
