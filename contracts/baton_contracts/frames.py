@@ -1,7 +1,7 @@
 """Frames: the answer on its way back. A prologue, numbered data, one end; or an error.
 
 `seq` counts from 0 within one (sender, attempt). A receiver that sees a gap asks the sender's
-`resend.INSTANCE.RID` for the missing numbers. `held` notes are unnumbered (seq −1): each stop sends one
+`resend.INSTANCE.RID` for the missing numbers. `held` notes are unnumbered (seq −1): a stop sends one
 to the edge when it takes the baton, so the edge always knows whose silence to watch.
 """
 
