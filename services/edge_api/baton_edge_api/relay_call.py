@@ -158,6 +158,7 @@ class RelayCall:
                 return frame
             if isinstance(frame, End):
                 self.over = True
+                self._stop_watching()  # all has been said: whoever leaves now may
                 return frame
 
     async def _next(self) -> AnyFrame:
@@ -191,12 +192,14 @@ class RelayCall:
             self._watch((stop, instance))
 
     def _watch(self, *holders: tuple[Service, str]) -> None:
-        """Watches these and no others."""
+        """Watches these and no others. One that left with its books closed had nothing to tell any more."""
         self._stop_watching()
         for stop, instance in holders:
             interrupt = self._lost(stop)
             self._unwatch.append(
-                self._node.leases.watch(instance, lambda _, found=interrupt: self._trip(found))
+                self._node.leases.watch(
+                    instance, lambda _, found=interrupt: self._trip(found), on_closed=lambda _: None
+                )
             )
 
     def _stop_watching(self) -> None:
