@@ -94,3 +94,15 @@ async def test_who_reads_batches_has_said_so() -> None:
     await bus.publish(subjects.lease(PEER), lease.encode())
     await eventually(lambda: board.read_batches([PEER]))
     assert not board.read_batches([PEER, "never-seen"])
+
+
+async def test_who_left_with_closed_books_is_told_apart_from_who_was_lost() -> None:
+    lost, closed = list[str](), list[str]()
+    bus, board = await board_with(HandClock())
+    await say(bus, board)
+    board.watch(PEER, lost.append, closed.append)
+    board.watch(PEER, lost.append)
+    lease = Lease(service="engine_worker", instance=PEER, state="gone", books_closed=True)
+    await bus.publish(subjects.lease(PEER), lease.encode())
+    await eventually(lambda: not board.is_alive(PEER))
+    assert (lost, closed) == ([PEER], [PEER])
