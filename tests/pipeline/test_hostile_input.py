@@ -172,6 +172,15 @@ async def test_paths_and_queries(stage: WholeRelay) -> None:
     await sweep(stage, requests)
 
 
+async def test_methods_that_a_path_has_not(stage: WholeRelay) -> None:
+    for path, methods in document()["paths"].items():
+        answer = await stage.client.put(path)
+        judge(path, answer)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed"), path
+        allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
+        assert allowed >= {method.upper() for method in methods}
+
+
 RAW_BYTES: dict[str, bytes] = {
     "a bad chunk": b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
     "a chunk too short": b"transfer-encoding: chunked\r\n\r\n5\r\n{}\r\n0\r\n\r\n",

@@ -43,6 +43,7 @@ _ABOUT = {
         ("x-baton-model", "The model that answered."),
         ("x-baton-replica", "The replica or the other server that answered."),
         ("x-baton-cache", "What the response cache did."),
+        ("x-baton-cache-similarity", "Of the question that was answered before, with `semantic`."),
         ("x-conversation-id", "Under which the exchange is kept."),
     )
 }
