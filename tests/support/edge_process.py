@@ -185,9 +185,9 @@ class Watches:
         self._changed = asyncio.Event()
         board.watch = self._note  # type: ignore[method-assign]
 
-    def _note(self, instance: str, on_lost: OnLost) -> Callable[[], None]:
+    def _note(self, instance: str, on_lost: OnLost, on_closed: OnLost | None = None) -> Callable[[], None]:
         self._changed.set()
-        return self._watch(instance, on_lost)
+        return self._watch(instance, on_lost, on_closed)
 
     async def begun(self, instance: str) -> None:
         async with asyncio.timeout(5):
