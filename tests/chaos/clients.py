@@ -26,6 +26,9 @@ TOO_LONG_SECONDS = 330.0
 ANSWER_TOKENS = (8, 40)
 OUR_FAULTS = ("stop_failed", "internal_error")
 """No process that dies makes another one fail in its code."""
+BLAMED = (400, 401, 403, 404, 405, 413)
+"""What was asked is right, whoever dies meanwhile."""
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,16 @@ class Asked:
     @property
     def ended_well(self) -> bool:
         """As its client may expect it in a system that is being shot at: whole, or an error that says what
-        happened, or the connection closed by an edge that died."""
+        happened, or a connection that closed: whether by an edge that died is the verdict's to say."""
         heard = self.heard
         if heard.typed_error:
-            return self.end not in OUR_FAULTS
-        return heard.complete or heard.left or (bool(heard.broke) and not self.hung)
+            return self.end not in OUR_FAULTS and heard.status not in BLAMED
+        return heard.complete or heard.left or self.was_cut_off
+
+    @property
+    def was_cut_off(self) -> bool:
+        broke = self.heard.broke
+        return self.was_let_in and bool(broke) and not self.hung and not broke.startswith(UNREADABLE)
 
     @property
     def end(self) -> str:
@@ -149,7 +157,7 @@ class Clients:
                 self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers
             )
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            return Heard(broke=f"unreadable: {error!r}", error=None)
+            return Heard(broke=f"{UNREADABLE}: {error!r}")
 
 
 def _told_to_wait(heard: Heard) -> float:

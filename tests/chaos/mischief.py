@@ -75,6 +75,7 @@ class Mischief:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mischief", daemon=True)
         self.done: list[Deed] = []
+        self._broke = ""
 
     @property
     def has_more_to_show(self) -> bool:
@@ -87,7 +88,20 @@ class Mischief:
         self._ended.set()
         self._thread.join()
 
+    def problems(self) -> Iterator[str]:
+        """Why what was done is too little for a verdict."""
+        if self._broke:
+            yield f"mischief broke off: {self._broke}"
+        if len(self.done) < len(FIRST):
+            yield f"only {len(self.done)} deeds"
+
     def _run(self) -> None:
+        try:
+            self._one_by_one()
+        except (IndexError, OSError, subprocess.SubprocessError) as error:  # a victim that was not there
+            self._broke = repr(error)
+
+    def _one_by_one(self) -> None:
         for victim, how in self._deal():
             if self._ended.wait(self._dice.uniform(*CALM_SECONDS)):
                 return

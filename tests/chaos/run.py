@@ -36,7 +36,7 @@ def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
             seconds, load = time.monotonic() - started, os.getloadavg()[1]
             mischief.stop()
         verdict = Verdict(system, key, visits, mischief.done, began=began)
-        problems = list(verdict.problems())
+        problems = [*mischief.problems(), *verdict.problems()]
         return Report(visits, mischief.done, verdict.rows, problems, seconds, seed, load)
     finally:
         system.stop() if system.is_running else system.kill()

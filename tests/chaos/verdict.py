@@ -21,13 +21,15 @@ from baton_cli.reconcile.differences import differences
 from baton_contracts import subjects
 from tests.chaos.clients import Asked, Visit
 from tests.chaos.ledger import Row, Rows, rows_of
-from tests.chaos.mischief import Deed
+from tests.chaos.mischief import RECOVERY_SECONDS, Deed
 from tests.system.client import question
 from tests.system.live_system import LiveSystem
 
 REST_SECONDS = 90.0
 LIMITS_SECONDS = 40.0
 BUSY_BOOKS_SECONDS = 40.0
+SLACK_SECONDS = 1.0
+"""A client may note its end before the deed's time is noted."""
 COMPARED = ("lost row", "tokens", "doubled", "bill")
 """Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
 
@@ -72,6 +74,8 @@ class Verdict:
                 yield f"hang: {one.request_id} after {one.heard.seconds:.0f} s ({one.heard.broke or 'slow'})"
             elif not one.ended_well:
                 yield f"no right end: {one.request_id} {one.heard}"
+            elif one.was_cut_off and not any(closes_connections(deed, one) for deed in self._deeds):
+                yield f"cut off, and no edge was gone: {one.request_id} {one.heard.broke}"
 
     def _of_rest(self) -> Iterator[str]:
         try:
@@ -125,6 +129,13 @@ class Verdict:
         """A process that fails in its code says where."""
         for error, count in Counter(_TRACEBACK.findall(self._system.log)).items():
             yield f"traceback {count}×: {error}"
+
+
+def closes_connections(deed: Deed, one: Asked) -> bool:
+    """An edge that was gone, or about to go, at some time of the request."""
+    gone_until = deed.at + (RECOVERY_SECONDS if deed.back_after is None else deed.back_after)
+    ended = one.began + one.heard.seconds
+    return deed.victim == "edge_api" and one.began <= gone_until and ended >= deed.at - SLACK_SECONDS
 
 
 def _ends(rows: Sequence[Row]) -> int:
