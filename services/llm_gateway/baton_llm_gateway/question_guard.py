@@ -9,7 +9,7 @@ not, n't, never          a negation; `without` too
 <PERSON_1>, os.path, C++ as written, but for upper and lower case
 ships, shipping          one word: endings of grammar go
 please tell me, the, of  nothing: phrasing
-why, when, did, will, …  what is asked for, and of which time: the same on both sides
+why, did, will, can, …   what is asked for, of which time and whether it is allowed: the same on both sides
 
 Knows nothing of caches. A wrong no costs a call, a wrong yes gives a wrong answer.
 """
@@ -30,6 +30,10 @@ _POLITE = re.compile(
 _HOW_ONE_DOES = re.compile(
     r"\bhow(?: (?:do|can|could|should|would) (?:i|we|one)| to| does one)\b", re.IGNORECASE
 )
+_HAS_TO = re.compile(r"\b(have|has|had|having) to\b", re.IGNORECASE)
+"""What one has to do is not what one can do; `had` also tells the time."""
+_MADE_INTO = re.compile(r"\bmade into\b", re.IGNORECASE)
+"""What flour is made into, and what it is made of."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -48,7 +52,7 @@ _FIGURES = {
 }
 """From two on: `one` is most often a pronoun."""
 _PHRASING = _words(
-    "a an the of to into with using as and is are am be been do does has have having can could shall would it"
+    "a an the of to into with using as and is are am be been do does has have having it"
     " its this that these those there me what which please just so if really exactly actually also"
 )
 _ASKED = {
@@ -68,6 +72,10 @@ _ASKED = {
     "did": "past",
     "had": "past",
     "will": "future",
+    "can": "can",
+    "could": "can",
+    "would": "would",
+    "shall": "shall",
 }
 _YES_OR_NO = _words(
     "is are am do does can could shall would has have should must may might need was were did"
@@ -92,7 +100,8 @@ def wording(question: str) -> Wording | None:
         return None
     text = question.replace("\u2019", "'")
     text = text[match.end() :] if (match := _POLITE.match(text)) else text
-    tokens = [_plain(token) for token in _TOKEN.findall(_HOW_ONE_DOES.sub("how", text))]
+    text = _MADE_INTO.sub("made become", _HAS_TO.sub(r"\1 must", _HOW_ONE_DOES.sub("how", text)))
+    tokens = [_plain(token) for token in _TOKEN.findall(text)]
     asked = {_ASKED[token] for token in tokens if token in _ASKED}
     if tokens and tokens[0] in _YES_OR_NO:
         asked.add("whether")

@@ -17,6 +17,8 @@ from baton_llm_gateway.question_guard import wording
         ("Why isn\u2019t it raining?", "Why is it not raining?"),
         ("How many people live in Japan?", "how many people lived in JAPAN"),
         ("Is <PERSON_1> ill?", "Is <PERSON_1> ill"),
+        ("How can I export my data?", "How do I export my data?"),
+        ("Could you tell me how to change a tyre", "How would one change a tyre?"),
     ],
 )
 def test_phrasing_is_no_difference(one: str, other: str) -> None:
@@ -40,6 +42,12 @@ def test_phrasing_is_no_difference(one: str, other: str) -> None:
         ("What does os.path do?", "What does os do?"),
         ("Is the sky blue?", "Why is the sky blue?"),
         ("Can I take both pills?", "Should I take both pills?"),
+        ("Do I have to sign the form?", "Can I sign the form?"),
+        ("Would I have to pay the tax?", "Would I pay the tax?"),
+        ("Did I have to leave?", "Did I leave?"),
+        ("Can dogs eat grapes?", "Do dogs eat grapes?"),
+        ("What could it cost?", "What does it cost?"),
+        ("What is flour made of?", "What is flour made into?"),
         ("Who is the president?", "Who was the president?"),
         ("What is my name?", "What is your name?"),
         ("Are flights to Rome late?", "Are flights from Rome late?"),
