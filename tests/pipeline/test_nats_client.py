@@ -100,6 +100,8 @@ async def test_after_a_restart_of_the_server_all_is_as_before(tmp_path: Path) ->
         await bus.subscribe("sub", lambda message: heard.append(message.payload))
         await bus.publish("sub", b"before")
         await eventually(lambda: heard == [b"before"])
+        with pytest.raises(NoResponders):
+            await bus.request("nobody", b"", timeout=30)  # answers have an inbox, which has to come back too
     await eventually(lambda: not bus.connected)
     with running_nats_server(tmp_path / "again", port=port):
         await eventually(lambda: bus.connected)
