@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from nats.errors import FlushTimeoutError
 
 from baton_common.bus import BusMessage
-from baton_common.errors import BusTimeout, NoResponders
+from baton_common.errors import BusError, BusTimeout, NoResponders
 from baton_common.nats_bus import NatsBus
+from baton_common.nats_client import StraightClient
 from tests.support.nats_server import running_nats_server
 from tests.support.relay import eventually
 
@@ -110,6 +112,28 @@ async def test_after_a_restart_of_the_server_all_is_as_before(tmp_path: Path) ->
         with pytest.raises(NoResponders):
             await bus.request("nobody", b"", timeout=30)
         await bus.close()
+
+
+async def test_a_bus_that_is_lost_while_one_subscribes_is_a_bus_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+
+    async def no_pong(_: StraightClient) -> None:
+        raise FlushTimeoutError
+
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+            with monkeypatch.context() as lost:
+                lost.setattr(StraightClient, "flush", no_pong)
+                with pytest.raises(BusError, match="sub: "):
+                    await bus.subscribe("sub", lambda message: heard.append(message.payload))
+            with pytest.raises(NoResponders):  # it is not left behind
+                await bus.request("sub", b"late", timeout=30)
+            await bus.close()
+            with pytest.raises(BusError, match="sub: "):
+                await bus.subscribe("sub", lambda message: heard.append(message.payload))
+    assert heard == []
 
 
 def _free_port() -> int:

@@ -44,7 +44,8 @@ class Bus(Protocol):
         ...
 
     async def subscribe(self, subject: str, on_message: OnMessage, *, queue: str = "") -> Subscription:
-        """Returns when the server has it, so nothing published afterwards is missed."""
+        """Returns when the server has it, so nothing published afterwards is missed. Raises BusError when it
+        can't be had: the bus was lost on the way."""
         ...
 
     async def publish_durable(

@@ -149,16 +149,24 @@ class NatsBus:
 
     async def subscribe(self, subject: str, on_message: OnMessage, *, queue: str = "") -> Subscription:
         subscription = await self._subscribe(subject, on_message, queue=queue)
-        # nats-py may write PING before SUB: two round trips make sure that the server has the SUB.
-        await self._client.flush()
-        await self._client.flush()
+        try:
+            # nats-py may write PING before SUB: two round trips make sure that the server has the SUB.
+            await self._client.flush()
+            await self._client.flush()
+        except nats.errors.Error as error:
+            await subscription.unsubscribe()
+            raise BusError(subject, str(error) or type(error).__name__) from error
         return subscription
 
     async def _subscribe(self, subject: str, on_message: OnMessage, *, queue: str) -> NatsSubscriptionHandle:
         def deliver(subject: str, payload: bytes, reply: str) -> None:
             on_message(BusMessage(subject, payload, reply))
 
-        return NatsSubscriptionHandle(await self._client.subscribe_straight(subject, deliver, queue=queue))
+        try:
+            subscription = await self._client.subscribe_straight(subject, deliver, queue=queue)
+        except nats.errors.Error as error:
+            raise BusError(subject, str(error) or type(error).__name__) from error
+        return NatsSubscriptionHandle(subscription)
 
     async def publish_durable(
         self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5
