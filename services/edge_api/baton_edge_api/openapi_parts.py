@@ -52,7 +52,7 @@ _MORE_HEADERS: dict[int, dict[str, Any]] = {
     429: RETRY
     | {
         "x-should-retry": {
-            "description": "`false` when a budget is spent.",
+            "description": "`false`: a budget is spent, or the request alone is over a limit.",
             "schema": {"type": "string"},
         }
     },
