@@ -431,7 +431,7 @@ async def test_who_waits_is_watched_before_the_engine_has_the_request(peer: str)
         frames = await bench.answer()
         assert engine.grammars[0].cancelled()
         assert len(engine.submitted) == 1  # the warm-up
-    assert frames[-1].finish_reason == "cancelled"
+    assert (frames[-1].error.code, frames[-1].final) == ("stop_lost", False)
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -444,7 +444,7 @@ async def test_a_lost_peer_ends_the_work_for_it(peer: str) -> None:
         end = (await bench.answer())[-1]
         (handle,) = [span for span in await bench.spans.get() if span.name == "handle"]
         assert (engine.waiting, engine.running) == ([], [])
-    assert end.finish_reason == "cancelled"
+    assert (end.error.code, end.final, end.usage.completion_tokens) == ("stop_lost", False, 1)
     assert handle.attributes["cancelled"] == f"lease_lost: {peer}"
 
 
