@@ -15,6 +15,9 @@ State = Literal["starting", "ready", "draining", "gone"]
 LEASE_INTERVAL_SECONDS = 0.5
 LEASE_LOST_AFTER_SECONDS = 3.0
 REPLICA_INTERVAL_SECONDS = 0.25
+REPLICA_HEARD_WITHIN_SECONDS = 2 * REPLICA_INTERVAL_SECONDS
+"""Who has listened so long has heard every living replica: beats wait for a whole multiple of the interval,
+so after a change of state one may come up to 1.5 intervals later."""
 REPLICA_STALE_AFTER_SECONDS = 2.0
 
 

@@ -141,7 +141,7 @@ async def test_asked_to_leave_it_hands_back_what_takes_too_long(
 
 
 async def test_asked_to_leave_it_finishes_what_it_holds(stage: Stage, relay_nats: RestrictedNats) -> None:
-    words = [f"w{number} " for number in range(100)]
+    words = [f"w{number} " for number in range(400)]
     async with running_worker(relay_nats, words=words, step_seconds=0.005) as worker:
         await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
         request_id = await stage.send(stage.handoff())

@@ -134,7 +134,7 @@ def test_line_breaks_in_a_header_are_no_second_header(system: LiveSystem, beside
 
 def test_the_id_of_a_request_under_way_is_taken(system: LiveSystem) -> None:
     taken = "ab" * 16
-    asked = question("Count from one to twenty.", max_tokens=60, ignore_eos=True)
+    asked = question("Count from one to twenty.", max_tokens=600, ignore_eos=True)
     with background(system, asked, **{"x-request-id": taken}) as first:
         assert first.has_begun().request_id == taken
         for same in (taken, taken.upper(), "abababab-abab-abab-abab-abababababab"):

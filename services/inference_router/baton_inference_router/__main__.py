@@ -14,7 +14,7 @@ from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_contracts import subjects
 from baton_contracts.handoffs import RouteHandoff
-from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
+from baton_contracts.heartbeats import REPLICA_HEARD_WITHIN_SECONDS
 from baton_inference_router.actor import Router
 from baton_inference_router.kv_listener import KvListener
 from baton_inference_router.prefix_index import PrefixIndex
@@ -52,7 +52,7 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     )
     node.supervise("forgetting silent replicas", lambda: _forget_silent(table))
     # Every living replica is heard once before the first request: an empty table would refuse it.
-    await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 1.2)
+    await asyncio.sleep(REPLICA_HEARD_WITHIN_SECONDS)
     yield
     await subscription.unsubscribe()
     await listener.stop()
@@ -61,7 +61,7 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
 async def _forget_silent(table: ReplicaTable) -> None:
     """Their part of the index goes with them, also while nobody asks."""
     while True:
-        await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 2)
+        await asyncio.sleep(REPLICA_HEARD_WITHIN_SECONDS)
         table.forget_silent()
 
 

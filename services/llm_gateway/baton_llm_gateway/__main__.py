@@ -20,7 +20,7 @@ from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_contracts import subjects
 from baton_contracts.handoffs import GatewayHandoff
-from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS
+from baton_contracts.heartbeats import REPLICA_HEARD_WITHIN_SECONDS
 from baton_llm_gateway.actor import CachePolicy, Gateway
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.difficulty import shipped
@@ -79,7 +79,7 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
         )
     )
     # Every living replica is heard once before the first request asks which models are ready.
-    await asyncio.sleep(REPLICA_INTERVAL_SECONDS * 1.2)
+    await asyncio.sleep(REPLICA_HEARD_WITHIN_SECONDS)
     yield
     node.books_closed = await books.flush(FLUSH_SECONDS) and node.num_held == 0
     await connections.stop()

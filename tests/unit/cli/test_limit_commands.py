@@ -17,6 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from typer.testing import CliRunner
 
+from baton_cli import terminal
 from baton_cli.app import app
 from baton_cli.commands.usage import usage_table
 from baton_cli.edge_client import EdgeAddress, EdgeClient
@@ -36,7 +37,8 @@ T = TypeVar("T")
 def baton(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     monkeypatch.setenv("BATON_NATS_URL", nats_url)
     monkeypatch.setenv("BATON_OPERATOR_PASSWORD", "unused")
-    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.setattr(terminal.console, "_width", 240)
+    monkeypatch.setattr(terminal.console, "_height", 50)
 
     def run(*words: str) -> str:
         result = CliRunner().invoke(app, words)

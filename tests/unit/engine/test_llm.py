@@ -60,6 +60,7 @@ def test_the_public_names() -> None:
         "ToolCallDelta",
         "ToolCallFormat",
         "Usage",
+        "prefix_hashes",
     ]
 
 
