@@ -51,8 +51,11 @@ class Asked:
     @property
     def ended_well(self) -> bool:
         """As its client may expect it in a system that is being shot at: whole, or an error that says what
-        happened, or a connection that closed: whether by an edge that died is the verdict's to say."""
+        happened, or a connection that closed: whether by an edge that died is the verdict's to say. While no
+        edge is there, nobody answers at the door; who never gets in is found by its visit."""
         heard = self.heard
+        if heard.broke == "ConnectError":
+            return True
         if heard.typed_error:
             return self.end not in OUR_FAULTS and heard.status not in BLAMED
         return heard.complete or heard.left or self.was_cut_off
