@@ -53,7 +53,11 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
     beating = asyncio.create_task(heartbeat.run())
     outbox = FrameOutbox(bus, node.instance, node.leases.read_batches)
     try:
-        await start_engine(engine, heartbeat, bridge)
+        try:
+            await start_engine(engine, heartbeat, bridge)
+        except (EngineError, TimeoutError) as error:
+            node.log.error("%s does not start: %s", settings.model, error or "the warm-up took too long")
+            raise SystemExit(1) from None
         await outbox.start()
         dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
         tokens = PromptTokens(engine, dialect)
@@ -78,9 +82,6 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         watching.cancel()
         await hand_back(worker, actor)
         ends.close()
-    except (EngineError, TimeoutError) as error:
-        node.log.error("%s does not start: %s", settings.model, error or "the warm-up took too long")
-        raise SystemExit(1) from None
     finally:
         beating.cancel()
         await outbox.stop()
