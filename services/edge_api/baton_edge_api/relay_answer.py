@@ -21,6 +21,7 @@ from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Data, End, Prologue
 from baton_edge_api.actor import Desk
+from baton_edge_api.answer_headers import baton_headers
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList
 from baton_edge_api.client_side import ClientSide
@@ -177,19 +178,7 @@ class RelayAnswer:
             raise RequestFailed.because("client_closed_request", text)
 
     def _baton_headers(self, prologue: Prologue | None) -> HeaderList:
-        headers = [(b"x-conversation-id", self._envelope.conversation_id.encode())]
-        ignored = {*self._question.ignored, *(prologue.ignored if prologue else ())}
-        if ignored:
-            headers.append((b"x-baton-ignored-parameters", _header_value(",".join(sorted(ignored)))))
-        if prologue:
-            headers += [
-                (b"x-baton-model", _header_value(prologue.model)),
-                (b"x-baton-replica", _header_value(prologue.replica)),
-                (b"x-baton-cache", prologue.cache.encode()),
-            ]
-            if prologue.cache_similarity is not None:
-                headers.append((b"x-baton-cache-similarity", b"%.3f" % prologue.cache_similarity))
-        return headers
+        return baton_headers(self._envelope.conversation_id, self._question.ignored, prologue)
 
     async def _close_books(self) -> None:
         """Of a good end, before its last byte; both are writes to the bus, made at the same time."""
@@ -302,8 +291,3 @@ def _call(
     if more := question.more_requests:
         return SeveralCalls(parts.desk, call, queue, envelope, (question.chat, *more))
     return call(queue, envelope)
-
-
-def _header_value(text: str) -> bytes:
-    """Printable ASCII; a model's name may hold anything."""
-    return "".join(char if " " <= char <= "~" else "?" for char in text).encode()
