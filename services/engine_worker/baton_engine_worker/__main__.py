@@ -19,6 +19,7 @@ from baton_contracts import subjects
 from baton_contracts.handoffs import EngineHandoff
 from baton_contracts.kv_events import KvAsk, KvAskReply
 from baton_engine import AsyncEngine, EngineError
+from baton_engine_worker.attempt import WorkerParts
 from baton_engine_worker.dialect import dialect_of
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
@@ -28,7 +29,7 @@ from baton_engine_worker.prompt_tokens import PromptTokens, token_questions
 from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
-from baton_engine_worker.work import Worker
+from baton_engine_worker.worker import Worker
 
 SWITCH_SECONDS = 0.0005
 MORE_THAN_THE_ENGINE_TAKES = 64
@@ -62,7 +63,9 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
         dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
         tokens = PromptTokens(engine, dialect)
         ends = RecentEnds(bus, node.leases, node.clock)
-        worker = Worker(engine, outbox, bridge, heartbeat, dialect, tokens, ends, settings.answer_bound)
+        bound = settings.answer_bound
+        parts = WorkerParts(engine, outbox, bridge, heartbeat, dialect, tokens, ends, bound)
+        worker = Worker(parts)
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),

@@ -19,7 +19,7 @@ from baton_engine import EngineError, EngineRequest, RequestDelta, SamplingParam
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.steps import StepBridge
-from baton_engine_worker.work import Worker
+from baton_engine_worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
