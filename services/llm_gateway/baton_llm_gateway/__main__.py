@@ -26,8 +26,9 @@ from baton_llm_gateway.books import Books
 from baton_llm_gateway.difficulty import shipped
 from baton_llm_gateway.likeness import EmbedderClient
 from baton_llm_gateway.model_choice import ModelChooser
+from baton_llm_gateway.other_servers import Providers
 from baton_llm_gateway.providers.connections import Connections, addresses
-from baton_llm_gateway.relay import Providers, RelayLimits
+from baton_llm_gateway.relay import RelayLimits
 from baton_llm_gateway.response_cache import ResponseCache
 from baton_llm_gateway.semantic_cache import SemanticCache
 from baton_llm_gateway.served_models import ServedModels

@@ -13,12 +13,13 @@ from baton_common.routes import CacheRules
 from baton_contracts import subjects
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
 from baton_llm_gateway.attempt import Attempt
-from baton_llm_gateway.books import Books
+from baton_llm_gateway.books import LEDGER_SECONDS, Books
 from baton_llm_gateway.cached_answer import cache_hit_record, send_cached
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.itinerary import Itinerary
 from baton_llm_gateway.model_choice import Choice, ModelChooser
-from baton_llm_gateway.relay import LEDGER_SECONDS, Providers, Relay, RelayLimits
+from baton_llm_gateway.other_servers import Providers
+from baton_llm_gateway.relay import Relay, RelayLimits
 from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_key, may_be_cached
 from baton_llm_gateway.semantic_cache import SemanticCache, Similar
 from baton_llm_gateway.semantic_key import Alike

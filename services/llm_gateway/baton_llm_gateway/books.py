@@ -21,6 +21,8 @@ MAX_TRIES = 8
 """With doubling pauses: about two minutes."""
 MAX_PENDING = 10_000
 """Records kept in memory while the store is away."""
+LEDGER_SECONDS = 1.0
+"""How long a request waits, in the trace, for its record to be stored; storing goes on without it."""
 
 
 class Books:

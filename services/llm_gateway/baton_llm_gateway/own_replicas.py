@@ -1,0 +1,127 @@
+"""Attempts at our own replicas: handed to the router, listened to, taken back if they failed.
+
+Owns which replicas have failed this request, and what the router is handed. What is heard of an attempt is
+listening.py's, what follows it the itinerary's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from baton_common.context import RequestContext
+from baton_common.errors import RequestFailed
+from baton_contracts import subjects
+from baton_contracts.envelope import Envelope
+from baton_contracts.handoffs import EngineWork, GatewayHandoff, RouteHandoff
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.audience import Audience
+from baton_llm_gateway.last_errors import too_late
+from baton_llm_gateway.listening import Listener, replica_lost
+from baton_llm_gateway.run_rows import RunRows
+from baton_llm_gateway.telling import Telling
+
+ROUTE_ACK_SECONDS = 2.0
+"""The router's word comes after a replica's, for which it waits less than this."""
+
+
+class OwnReplicas:
+    """`guard` is where the frames go besides us."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        handoff: GatewayHandoff,
+        guard: str,
+        listener: Listener,
+        audience: Audience,
+        telling: Telling,
+        rows: RunRows,
+    ) -> None:
+        self._ctx = ctx
+        self._handoff = handoff
+        self._guard = guard
+        self._listener = listener
+        self._audience = audience
+        self._telling = telling
+        self._rows = rows
+        self._failed: list[str] = []
+
+    async def call(self, attempt: Attempt) -> None:
+        """The attempt is over afterwards."""
+        if self._audience.cancellation.is_set:
+            attempt.cancel()
+            return
+        replica = await self._accepted_by(attempt)
+        if replica is None:
+            return
+        attempt.replica = replica
+        self._rows.note_accepted(attempt)
+        if cancel := self._audience.cancellation.cancel:  # it did not reach the replica
+            self._telling.cancel_came_early = True
+            await self._telling.engine(cancel.reason, attempt.number)
+        await self._listen(attempt, replica)
+        if attempt.lost_sight_of_us and await self._audience.client_is_gone():
+            attempt.cancel()
+        if attempt.error:
+            self._failed.append(replica)
+            await self._telling.engine("superseded", attempt.number)
+
+    async def _accepted_by(self, attempt: Attempt) -> str | None:
+        """None: by nobody, and the attempt has failed."""
+        try:
+            ack = await self._ctx.hand_on(
+                subjects.route(self._ctx.request_id),
+                lambda envelope: self._route(envelope, attempt),
+                to="inference_router",
+                attempt=attempt.number,
+                ack_seconds=ROUTE_ACK_SECONDS,
+            )
+        except RequestFailed as failed:
+            attempt.fail(failed.error)
+            if failed.error.code == "stop_unresponsive":  # a replica may have taken it all the same
+                await self._telling.engine("superseded", attempt.number)
+            return None
+        return ack.instance
+
+    async def _listen(self, attempt: Attempt, replica: str) -> None:
+        unwatch = self._ctx.node.leases.watch(
+            replica, lambda lost: self._listener.note(replica_lost(lost), attempt.number)
+        )
+        try:
+            await self._listener.until_over(attempt)
+        except asyncio.CancelledError:
+            await self._abandon(attempt)
+            raise
+        finally:
+            unwatch()
+
+    async def _abandon(self, attempt: Attempt) -> None:
+        """The deadline passed, or this process ends: the engine stops, and its count is still wanted."""
+        await self._telling.engine("deadline", attempt.number)
+        await self._listener.last_word(attempt)
+        attempt.fail(too_late())
+        await self._telling.guard(attempt)
+
+    def _route(self, envelope: Envelope, attempt: Attempt) -> RouteHandoff:
+        handoff, chat = self._handoff, self._handoff.chat
+        return RouteHandoff(
+            envelope=envelope,
+            work=EngineWork(
+                model=attempt.model,
+                prompt=handoff.prompt,
+                sampling=chat.sampling,
+                tool_choice=chat.tool_choice,
+                priority=chat.priority,
+                resume_token_ids=attempt.resumed[0] if attempt.resumed else (),
+                resume_others=attempt.resumed[1:],
+                cache_salt=_cache_salt(envelope.tenant.tenant_id, chat.cache_salt),
+            ),
+            gateway=self._ctx.node.instance,
+            guard=self._guard,
+            avoid_replicas=tuple(self._failed),
+        )
+
+
+def _cache_salt(tenant_id: str, asked: str) -> str:
+    """Tenants never share; within one, only those who name the same salt."""
+    return f"{tenant_id}\0{asked}" if asked else tenant_id

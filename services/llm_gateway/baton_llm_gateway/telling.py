@@ -1,0 +1,53 @@
+"""What one request tells others of itself: an engine that its work is not wanted, the guard that nothing more
+comes. Said once: whoever misses it finds out by silence, or by a lease. What is heard is listening.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from baton_common.context import RequestContext
+from baton_common.errors import BusError
+from baton_contracts import subjects
+from baton_contracts.frames import Cancel, Error, encode_frame
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.listening import CANCELLED
+
+log = logging.getLogger(__name__)
+
+
+class Telling:
+    """`way_out` is the subject of the answer's frames: the guard's, or without one the edge's."""
+
+    def __init__(self, ctx: RequestContext, cancellation: Cancellation, way_out: str) -> None:
+        self._ctx = ctx
+        self._cancellation = cancellation
+        self._way_out = way_out
+        self.cancel_came_early = False
+        """Before a replica had accepted: then the guard may have been opened after it, too."""
+
+    async def engine(self, reason: str, attempt: int) -> None:
+        cancel = Cancel(request_id=self._ctx.request_id, reason=reason, attempt=attempt)  # pyright: ignore[reportArgumentType]  # checked by pydantic
+        await self._publish(subjects.cancel(self._ctx.request_id), cancel.encode())
+
+    async def guard(self, last: Attempt) -> None:
+        """That nothing more comes, unless it knows that from the engine's own last frame. An End(cancelled)
+        says so only to a guard that has heard the cancel."""
+        heard_cancel = self._cancellation.is_set and not self.cancel_came_early
+        if last.confirmed and last.error is None and (last.outcome == "finished" or heard_cancel):
+            return
+        frame = Error(
+            request_id=self._ctx.request_id,
+            attempt=last.number,
+            sender=self._ctx.node.instance,
+            error=last.error or CANCELLED,
+            usage=last.usage,
+        )
+        await self._publish(self._way_out, encode_frame(frame))
+
+    async def _publish(self, subject: str, payload: bytes) -> None:
+        try:
+            await self._ctx.node.bus.publish(subject, payload)
+        except BusError as error:
+            log.warning("not told: %s", error)
