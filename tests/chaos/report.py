@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tests.chaos.books import Row, Rows, num_stand_ins, outcomes
 from tests.chaos.clients import Asked, Visit
-from tests.chaos.ledger import Row, Rows, num_stand_ins, outcomes
 from tests.chaos.mischief import Deed
 
 
@@ -18,6 +18,8 @@ class Report:
     rows: Rows
     """The ledger of the requests that were asked."""
     problems: Sequence[str]
+    num_witnessed: int
+    """Attempts of which an engine told in its traces."""
     seconds: float
     seed: int
     load: float
@@ -26,6 +28,10 @@ class Report:
     @property
     def asked(self) -> list[Asked]:
         return [one for visit in self.visits for one in visit.tries]
+
+    @property
+    def slowest_seconds(self) -> float:
+        return max(one.heard.seconds for one in self.asked)
 
     @property
     def ends(self) -> Counter[str]:
@@ -59,11 +65,13 @@ class Report:
         verdict = "OK" if not self.problems else f"{len(self.problems)} PROBLEMS"
         return (
             f"chaos: {verdict}: {let_in} of {num} requests let in, {at_once} at the first try, in "
-            f"{self.seconds:.0f} s ({num / self.seconds:.2f}/s), seed {self.seed}, load {self.load:.1f}: "
+            f"{self.seconds:.0f} s ({num / self.seconds:.2f}/s), seed {self.seed}, load {self.load:.1f}, "
+            f"the longest {self.slowest_seconds:.0f} s: "
             f"{_told(self.ends)}; turned away and tried again: {_told(turned_away)}; "
             f"{len(self.deeds)} deeds; answers that came whole behind a migration "
             f"{self.whole_behind_a_migration}, at a second try {self.whole_at_a_second_try}; "
-            f"ledger rows: {_told(outcomes(self.rows))}, {num_stand_ins(self.rows)} by stand-in"
+            f"ledger rows: {_told(outcomes(self.rows))}, {num_stand_ins(self.rows)} by stand-in; "
+            f"attempts told of by engines {self.num_witnessed}"
         )
 
 

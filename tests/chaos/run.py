@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.chaos.clients import Clients
+from tests.chaos.light_model import write_light_model
 from tests.chaos.mischief import Mischief
 from tests.chaos.report import Report
 from tests.chaos.verdict import Verdict
@@ -17,10 +18,13 @@ NUM_REPLICAS = 2
 LIMITS = ("--rpm", "1000000", "--tpm", "100000000", "--concurrent", "1000", "--budget", "1000")
 
 
-def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
+def chaos(home: Path, *, num_requests: int, at_once: int, seed: int, light: bool = False) -> Report:
+    """`light`: with a model of two random layers, see light_model.py."""
+    if light:
+        write_light_model(home / "models")
+    kv_memory = "16" if light else "256"
     system = LiveSystem(
-        home, "--no-large", "--replicas", str(NUM_REPLICAS), BATON_ENGINE_KV_MEMORY_MB="256",
-        BATON_ENGINE_DTYPE="float32",
+        home, "--no-large", "--replicas", str(NUM_REPLICAS), BATON_ENGINE_KV_MEMORY_MB=kv_memory
     )  # fmt: skip
     system.start()
     try:
@@ -35,9 +39,11 @@ def chaos(home: Path, *, num_requests: int, at_once: int, seed: int) -> Report:
         finally:
             seconds, load = time.monotonic() - started, os.getloadavg()[1]
             mischief.stop()
-        verdict = Verdict(system, key, visits, mischief.done, began=began)
+        verdict = Verdict(system, key, visits, mischief.done, began=began, num_replicas=NUM_REPLICAS)
         problems = [*mischief.problems(), *verdict.problems()]
-        return Report(visits, mischief.done, verdict.rows, problems, seconds, seed, load)
+        return Report(
+            visits, mischief.done, verdict.books.rows, problems, verdict.num_witnessed, seconds, seed, load
+        )
     finally:
         system.stop() if system.is_running else system.kill()
 
