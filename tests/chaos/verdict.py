@@ -17,8 +17,9 @@ from nats.aio.client import Client
 from baton_cli.errors import CliError
 from baton_cli.keys import Operator
 from baton_cli.reconcile.collecting import collect
+from baton_common.buckets import read_bucket
 from baton_contracts import subjects
-from baton_contracts.limits import AccountState
+from baton_contracts.limits import AccountState, use_entry
 from tests.chaos import promises
 from tests.chaos.books import Books, Row, books_of
 from tests.chaos.clients import Visit
@@ -135,6 +136,5 @@ async def _num_records_waiting(system: LiveSystem) -> int:
 async def _use(system: LiveSystem) -> dict[str, AccountState]:
     """What was used of each limit. A key that was limited and used has its account."""
     async with _bus(system) as client:
-        bucket = await client.jetstream().key_value("baton_limits")
-        names = [name for name in await bucket.keys() if name.startswith("use.")]
-        return {name: AccountState.decode((await bucket.get(name)).value or b"{}") for name in names}
+        entries = read_bucket(client.jetstream(), subjects.BUCKET_LIMITS, use_entry(">"))
+        return {entry.name: AccountState.decode(entry.value or b"{}") async for entry in entries}

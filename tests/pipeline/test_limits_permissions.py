@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from baton_common.buckets import open_bucket
 from baton_common.nats_bus import NatsBus
 from baton_contracts.limits import LimitRule, rule_entry
 from baton_contracts.subjects import BUCKET_LIMITS
-from baton_edge_api.bucket_watch import open_bucket, watch_bucket
+from baton_edge_api.bucket_watch import watch_bucket
 from baton_edge_api.limits.bucket import Conflict, NatsBucket
 from baton_edge_api.limits.rules import RuleBook
 from tests.support.restricted_nats import RestrictedNats

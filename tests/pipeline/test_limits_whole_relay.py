@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from baton_common.buckets import open_bucket
 from baton_common.nats_bus import NatsBus
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import AccountState, LimitRule, key_party, use_entry
 from baton_contracts.subjects import BUCKET_KEYS, BUCKET_LIMITS
-from baton_edge_api.bucket_watch import open_bucket
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.whole_relay import KEY, whole_relay
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from baton_common.buckets import open_bucket
 from baton_common.money import parse_dollars
 from baton_contracts.heartbeats import Lease
 from baton_contracts.limits import AccountState, Budget, LimitRule, Slot, key_party, team_party, use_entry
 from baton_contracts.subjects import BUCKET_LIMITS, lease
-from baton_edge_api.bucket_watch import open_bucket
 from tests.support.limited_edges import Held, LimitedEdges, limited_edges
 
 

@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from baton_common import node as node_module
+from baton_common.buckets import open_bucket
 from baton_common.clock import Clock
 from baton_common.nats_bus import NatsBus
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import AccountState, LimitRule, key_party, rule_entry, use_entry
 from baton_contracts.subjects import BUCKET_KEYS, BUCKET_LIMITS
-from baton_edge_api.bucket_watch import open_bucket
 from tests.support.edge_process import QUESTION, RunningEdge, Script, Turn, hello, running_edge
 
 PROMPT_TOKENS = 10

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
+from baton_common.buckets import BucketEntry, open_bucket, read_bucket
 from baton_contracts.base import MalformedMessage
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import LimitRule
@@ -59,8 +59,14 @@ def _now() -> datetime:
 class KeyBook:
     """The bucket of keys, as the operator sees it. `entries` of one key id are several after a rotation."""
 
-    def __init__(self, bucket: KeyValue, now: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self,
+        bucket: KeyValue,
+        read_all: Callable[[], AsyncGenerator[BucketEntry, None]],
+        now: Callable[[], datetime] = _now,
+    ) -> None:
         self._bucket = bucket
+        self._read_all = read_all
         self._now = now
 
     async def create(
@@ -179,27 +185,25 @@ class KeyBook:
 
     async def _all(self) -> dict[str, KeyEntry]:
         entries: dict[str, KeyEntry] = {}
-        for digest in await entry_names(self._bucket):
-            entry = await self._bucket.get(digest)
+        async for entry in self._read_all():
             try:
-                entries[digest] = KeyEntry.decode(entry.value or b"")
+                entries[entry.name] = KeyEntry.decode(entry.value or b"")
             except MalformedMessage:
                 continue  # not ours to judge or to remove
         return entries
-
-
-async def entry_names(bucket: KeyValue) -> list[str]:
-    try:
-        return await bucket.keys()
-    except nats.js.errors.NoKeysError:
-        return []
 
 
 @asynccontextmanager
 async def open_key_book(operator: Operator) -> AsyncGenerator[KeyBook]:
     """Raises CliError if the bus does not answer."""
     async with operator_bus(operator) as client:
-        yield KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
+        yield await key_book(client)
+
+
+async def key_book(client: Client) -> KeyBook:
+    jetstream = client.jetstream()
+    bucket = await open_bucket(jetstream, BUCKET_KEYS)
+    return KeyBook(bucket, lambda: read_bucket(jetstream, BUCKET_KEYS))
 
 
 @asynccontextmanager
@@ -233,11 +237,3 @@ async def operator_bus(operator: Operator) -> AsyncGenerator[Client]:
         raise CliError(f"The bus at {operator.nats_url} refused: {error or type(error).__name__}") from error
     finally:
         await client.close()
-
-
-async def open_bucket(jetstream: JetStreamContext, name: str) -> KeyValue:
-    """Made, if no edge has yet."""
-    try:
-        return await jetstream.key_value(name)
-    except nats.js.errors.BucketNotFoundError:
-        return await jetstream.create_key_value(bucket=name)

@@ -14,12 +14,13 @@ from nats.aio.client import Client
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
-from baton_cli.keys import entry_names, open_bucket
+from baton_common.buckets import open_bucket, read_bucket
 from baton_common.money import NotMoney, dollars, parse_dollars
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.limits import (
+    RULES,
     AccountState,
     Budget,
     BudgetPeriod,
@@ -94,13 +95,10 @@ class LimitBook:
 
     async def rules(self) -> dict[str, LimitRule]:
         """By party, of teams and models."""
-        prefix = rule_entry("")
         found: dict[str, LimitRule] = {}
-        for name in sorted(await entry_names(self._bucket)):
-            if name.startswith(prefix):
-                entry = await self._bucket.get(name)
-                found[name.removeprefix(prefix)] = _decode_rule(name, entry.value or b"")
-        return found
+        async for entry in read_bucket(self._client.jetstream(), subjects.BUCKET_LIMITS, RULES):
+            found[entry.name.removeprefix(rule_entry(""))] = _decode_rule(entry.name, entry.value or b"")
+        return dict(sorted(found.items()))
 
     async def change(self, party: str, change: Callable[[LimitRule], LimitRule]) -> LimitRule:
         """Raises CliError."""

@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, cast
 
 import nats
 import pytest
+from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
 from baton_cli.keys import KeyBook, Operator, new_key, open_key_book
+from baton_common.buckets import BucketEntry, open_bucket, read_bucket
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import Budget, LimitRule
 
 
+@dataclass
+class Store:
+    jetstream: JetStreamContext
+    name: str
+    bucket: KeyValue
+
+    def read_all(self) -> AsyncGenerator[BucketEntry, None]:
+        return read_bucket(self.jetstream, self.name)
+
+    async def names(self) -> list[str]:
+        return sorted([entry.name async for entry in self.read_all()])
+
+
 @pytest.fixture
-async def bucket(nats_url: str) -> AsyncIterator[KeyValue]:
+async def store(nats_url: str) -> AsyncIterator[Store]:
     client = await nats.connect(nats_url)
-    yield await client.jetstream().create_key_value(bucket=f"keys_{secrets.token_hex(4)}")
+    jetstream, name = client.jetstream(), f"keys_{secrets.token_hex(4)}"
+    yield Store(jetstream, name, await open_bucket(jetstream, name))
     await client.close()
 
 
 @pytest.fixture
-def book(bucket: KeyValue) -> KeyBook:
+def bucket(store: Store) -> KeyValue:
+    return store.bucket
+
+
+@pytest.fixture
+def book(store: Store) -> KeyBook:
     minutes = count()
-    return KeyBook(bucket, lambda: datetime(2026, 11, 29, 14, next(minutes), tzinfo=UTC))
+    return KeyBook(
+        store.bucket, store.read_all, lambda: datetime(2026, 11, 29, 14, next(minutes), tzinfo=UTC)
+    )
 
 
 def test_the_hash_is_plain_sha256() -> None:
@@ -68,22 +92,20 @@ async def test_an_unknown_id_is_not_revoked_in_silence(book: KeyBook) -> None:
         await book.revoke("key_nothing")
 
 
-async def test_a_new_development_key_replaces_the_old_one_and_no_other(
-    book: KeyBook, bucket: KeyValue
-) -> None:
+async def test_a_new_development_key_replaces_the_old_one_and_no_other(book: KeyBook, store: Store) -> None:
     key, other = await book.create(tenant_id="acme", team="red", name="one")
     await book.put_dev_key("sk-first-dev-key")
     await book.put_dev_key("sk-first-dev-key")
     await book.put_dev_key("sk-second-dev-key")
-    assert sorted(await bucket.keys()) == sorted([key_hash(key), key_hash("sk-second-dev-key")])
+    assert await store.names() == sorted([key_hash(key), key_hash("sk-second-dev-key")])
     assert [record.key_id for record in await book.list()] == [other.key_id, "dev"]
 
 
-async def test_a_record_that_is_not_one_is_left_alone(book: KeyBook, bucket: KeyValue) -> None:
-    await bucket.put("foreign", b"not json")
-    await bucket.put("list", b"[1]")
+async def test_a_record_that_is_not_one_is_left_alone(book: KeyBook, store: Store) -> None:
+    await store.bucket.put("foreign", b"not json")
+    await store.bucket.put("list", b"[1]")
     assert await book.list() == []
-    assert sorted(await bucket.keys()) == ["foreign", "list"]
+    assert await store.names() == ["foreign", "list"]
 
 
 async def test_a_bus_that_is_gone_is_a_sentence() -> None:
@@ -161,9 +183,10 @@ class Overtaken:
             await meanwhile()
 
 
-async def test_a_change_of_limits_does_not_bring_a_revoked_key_back(book: KeyBook, bucket: KeyValue) -> None:
+async def test_a_change_of_limits_does_not_bring_a_revoked_key_back(book: KeyBook, store: Store) -> None:
     _, entry = await book.create(tenant_id="acme", team="core", name="ci")
-    other = KeyBook(cast(Any, Overtaken(bucket, lambda: book.revoke(entry.key_id))))
+    overtaken = cast(Any, Overtaken(store.bucket, lambda: book.revoke(entry.key_id)))
+    other = KeyBook(overtaken, store.read_all)
     changed = await other.set_limits(entry.key_id, lambda _: LimitRule(concurrent=3))
     (stored,) = [each for each in await book.list() if each.key_id == entry.key_id]
     assert stored == changed

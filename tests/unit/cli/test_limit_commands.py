@@ -22,8 +22,8 @@ from baton_cli.app import app
 from baton_cli.commands.usage import usage_table
 from baton_cli.edge_client import EdgeAddress, EdgeClient
 from baton_cli.errors import CliError
-from baton_cli.keys import open_bucket
 from baton_cli.limits import Options, limit_book, rule_text, use_text
+from baton_common.buckets import open_bucket
 from baton_common.money import parse_dollars
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import AccountState, Budget, LimitRule, Slot, team_party, use_entry

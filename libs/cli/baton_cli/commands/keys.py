@@ -15,12 +15,11 @@ from rich.table import Table
 from baton_cli import limit_options
 from baton_cli.errors import CliError
 from baton_cli.home import Home
-from baton_cli.keys import DEV_TENANT, KeyBook, Operator, open_bucket, operator_bus
+from baton_cli.keys import DEV_TENANT, KeyBook, Operator, key_book, operator_bus
 from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
 from baton_cli.terminal import console
 from baton_contracts.keys import KeyEntry
 from baton_contracts.limits import AccountState, LimitRule, key_party
-from baton_contracts.subjects import BUCKET_KEYS
 
 app = typer.Typer(no_args_is_help=True, help="Make, list, limit, rotate and revoke API keys.")
 
@@ -148,8 +147,7 @@ def operator_of(environment: Mapping[str, str]) -> Operator:
 def _with_books(work: Callable[[KeyBook, LimitBook], Awaitable[_T]]) -> _T:
     async def run() -> _T:
         async with operator_bus(operator_of(os.environ)) as client:
-            keys = KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
-            return await work(keys, await limit_book(client))
+            return await work(await key_book(client), await limit_book(client))
 
     return asyncio.run(run())
 

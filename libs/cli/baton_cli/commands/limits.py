@@ -14,12 +14,11 @@ from rich.table import Table
 from baton_cli import limit_options
 from baton_cli.commands.keys import operator_of
 from baton_cli.errors import CliError
-from baton_cli.keys import DEV_TENANT, KeyBook, open_bucket, operator_bus
+from baton_cli.keys import DEV_TENANT, KeyBook, key_book, operator_bus
 from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
 from baton_cli.terminal import console
 from baton_common.money import dollars
 from baton_contracts.limits import AccountState, LimitRule, key_party, model_party, team_party
-from baton_contracts.subjects import BUCKET_KEYS
 
 app = typer.Typer(no_args_is_help=True, help="Limits of teams and models; a key's are `baton keys limits`.")
 
@@ -117,7 +116,6 @@ def _with_book(work: Callable[[LimitBook], Awaitable[_T]]) -> _T:
 def _with_both(work: Callable[[LimitBook, KeyBook], Awaitable[_T]]) -> _T:
     async def run() -> _T:
         async with operator_bus(operator_of(os.environ)) as client:
-            keys = KeyBook(await open_bucket(client.jetstream(), BUCKET_KEYS))
-            return await work(await limit_book(client), keys)
+            return await work(await limit_book(client), await key_book(client))
 
     return asyncio.run(run())

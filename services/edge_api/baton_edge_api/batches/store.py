@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, cast
@@ -31,19 +31,18 @@ from nats.js.errors import (
 from nats.js.kv import KeyValue
 from nats.js.object_store import ObjectStore
 
+from baton_common.buckets import open_bucket, read_bucket
 from baton_common.errors import RequestFailed
 from baton_common.nats_bus import NatsBus
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import subject_token
 from baton_contracts.subjects import BUCKET_BATCHES, STORE_FILES
 from baton_edge_api.batches.records import BatchRecord, FileRecord
-from baton_edge_api.bucket_watch import open_bucket
 
 log = logging.getLogger(__name__)
 
 _STREAM = f"KV_{BUCKET_BATCHES}"
 _IN_MEMORY_BYTES = 1024 * 1024
-_SECONDS_WITHOUT_NEWS = 10.0
 _NO_SPACE = 10077
 """JetStream's number for "maximum bytes exceeded"."""
 
@@ -75,11 +74,10 @@ class OfflineStore:
         return FileRecord.decode(found.value or b"") if found else None
 
     async def files(self, tenant_id: str) -> list[FileRecord]:
-        entries = await self._all(_file(tenant_id, "*"))
-        return [FileRecord.decode(entry.value or b"") for entry in entries]
+        return [FileRecord.decode(value) for value in await self._all(_file(tenant_id, "*"))]
 
     async def all_files(self) -> list[FileRecord]:
-        return [FileRecord.decode(entry.value or b"") for entry in await self._all("file.*.*")]
+        return [FileRecord.decode(value) for value in await self._all("file.*.*")]
 
     async def open_file(self, file_id: str) -> IO[bytes]:
         """Its contents, on disk if large; close it. Raises RequestFailed."""
@@ -129,11 +127,11 @@ class OfflineStore:
         return BatchRecord.decode(found.value or b"") if found else None
 
     async def batches(self, tenant_id: str) -> list[BatchRecord]:
-        entries = await self._all(f"batch.{subject_token(tenant_id)}.*")
-        return [BatchRecord.decode(entry.value or b"") for entry in entries]
+        values = await self._all(f"batch.{subject_token(tenant_id)}.*")
+        return [BatchRecord.decode(value) for value in values]
 
     async def all_batches(self) -> list[BatchRecord]:
-        return [BatchRecord.decode(entry.value or b"") for entry in await self._all("batch.*.*")]
+        return [BatchRecord.decode(value) for value in await self._all("batch.*.*")]
 
     async def change_batch(self, record: BatchRecord, change: Change) -> BatchRecord | None:
         """The batch as it is now, changed or not; None if it is gone. `change` may be called repeatedly."""
@@ -169,11 +167,11 @@ class OfflineStore:
 
     async def lines(self, batch_id: str) -> AsyncGenerator[tuple[int, bytes], None]:
         """Number and result of each finished line, in the order in which they finished."""
-        async for entry in self._each(f"line.{batch_id}.*"):
-            yield int(entry.key.rsplit(".", 1)[-1]), entry.value or b""
+        async for name, result in self._each(f"line.{batch_id}.*"):
+            yield int(name.rsplit(".", 1)[-1]), result
 
     async def batches_with_lines(self) -> set[str]:
-        return {entry.key.split(".")[1] async for entry in self._each("line.*.*", meta_only=True)}
+        return {name.split(".")[1] async for name, _ in self._each("line.*.*", names_only=True)}
 
     async def drop_lines(self, batch_id: str) -> None:
         with self._reaching():
@@ -214,18 +212,19 @@ class OfflineStore:
             except KeyNotFoundError:
                 return None
 
-    async def _all(self, pattern: str) -> list[KeyValue.Entry]:
-        return [entry async for entry in self._each(pattern)]
+    async def _all(self, pattern: str) -> list[bytes]:
+        return [value async for _, value in self._each(pattern)]
 
-    async def _each(self, pattern: str, *, meta_only: bool = False) -> AsyncGenerator[KeyValue.Entry, None]:
+    async def _each(
+        self, pattern: str, *, names_only: bool = False
+    ) -> AsyncGenerator[tuple[str, bytes], None]:
+        """Name and value of the entries that are there now."""
         with self._reaching():
-            bucket = await self._entries()
-            watcher: Any = await bucket.watch(pattern, ignore_deletes=True, meta_only=meta_only)
-            try:
-                while (entry := await watcher.updates(timeout=_SECONDS_WITHOUT_NEWS)) is not None:
-                    yield cast("KeyValue.Entry", entry)
-            finally:
-                await watcher.stop()
+            await self._entries()
+            entries = read_bucket(self._bus.jetstream, BUCKET_BATCHES, pattern, names_only=names_only)
+            async with aclosing(entries):
+                async for entry in entries:
+                    yield entry.name, entry.value or b""
 
     async def _entries(self) -> KeyValue:
         if self._bucket is None:

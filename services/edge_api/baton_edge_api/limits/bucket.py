@@ -12,10 +12,10 @@ import nats.errors
 import nats.js.errors
 from nats.js.kv import KeyValue
 
+from baton_common.buckets import open_bucket
 from baton_common.errors import BatonError, BusError, BusUnavailable
 from baton_common.nats_bus import NatsBus
 from baton_contracts.subjects import BUCKET_LIMITS
-from baton_edge_api.bucket_watch import open_bucket
 
 CALL_SECONDS = 2.0
 
