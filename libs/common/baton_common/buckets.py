@@ -13,7 +13,6 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import cast
 
 import nats.errors
 import nats.js.errors
@@ -111,11 +110,10 @@ async def reading_bucket(
         headers_only=names_only,
         inactive_threshold=_LEFT_BEHIND_SECONDS,
     )
-    push = cast("JetStreamContext.PushSubscription", subscription)
     try:
-        yield BucketReading(push, prefix)
+        yield BucketReading(subscription, prefix)
     finally:
-        await _end(jetstream, push, stream)
+        await _end(jetstream, subscription, stream)
 
 
 async def read_bucket(
