@@ -91,8 +91,8 @@ class ResponseObject(HttpModel):
     object: Literal["response"]
     created_at: int = Field(description="Unix time in seconds.")
     completed_at: int | None
-    status: Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
-    background: Literal[False]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    background: bool
     error: ResponseError | None
     incomplete_details: IncompleteDetails | None
     instructions: str | None

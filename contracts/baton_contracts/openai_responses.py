@@ -287,7 +287,10 @@ class ResponseRequest(HttpModel):
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = (
         Field(default=None, max_length=16)
     )
-    background: bool | None = Field(default=None, description="Only false is served.")
+    background: bool | None = Field(
+        default=None,
+        description="True: its id comes at once, and it is made later. Needs store; not with stream.",
+    )
     prompt: Any = Field(default=None, description="Not served.")
 
     seed: int | None = Field(default=None, ge=-_INT64, lt=_INT64, description="As in chat completions.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baton_contracts.subjects import (
+    BUCKET_BACKGROUND,
     BUCKET_BATCHES,
     BUCKET_KEYS,
     BUCKET_LIMITS,
@@ -81,6 +82,7 @@ def _publishes(service: Service) -> tuple[str, ...]:
             *_bucket(BUCKET_KEYS),
             *_bucket(BUCKET_LIMITS),
             *_bucket(BUCKET_BATCHES),
+            *_bucket(BUCKET_BACKGROUND),
             *_object_store(STORE_FILES),
         ),
         "prompt_builder": (f"{ROOT}.guard.in.*", f"{ROOT}.embed.*", f"{ROOT}.books.*"),

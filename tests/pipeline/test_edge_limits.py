@@ -14,9 +14,9 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import subject_token
 from baton_contracts.limits import Budget, LimitRule, model_party, team_party
 from baton_contracts.tokens import TokensQuery, TokensReply
+from baton_edge_api.bucket import NatsBucket
 from baton_edge_api.limits import admission as admission_module
 from baton_edge_api.limits import lane as lane_module
-from baton_edge_api.limits.bucket import NatsBucket
 from tests.support.edge_process import QUESTION, Turn
 from tests.support.limited_edges import CHAT, Held, limited_edges, put_rule
 from tests.support.relay import eventually

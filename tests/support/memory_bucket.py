@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from baton_common.errors import BusError, BusTimeout
 from baton_contracts.limits import AccountState
-from baton_edge_api.limits.bucket import Conflict
+from baton_edge_api.bucket import Conflict
 
 
 @dataclass

@@ -54,6 +54,7 @@ def routes_of(
         Route("/v1/responses", responses, methods=["POST"]),
         Route("/v1/responses/{response_id}", stored.get),
         Route("/v1/responses/{response_id}", stored.delete, methods=["DELETE"]),
+        Route("/v1/responses/{response_id}/cancel", stored.cancel, methods=["POST"]),
         Route("/v1/responses/{response_id}/input_items", stored.input_items),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/files", offline.files.create, methods=["POST"]),

@@ -50,10 +50,6 @@ class CompletionQuestion(Question):
     def with_chat(self, **fields: object) -> Self:
         return self.with_chats([chat.model_copy(update=fields) for chat in self.chats])
 
-    def behind(self, priority: int) -> Self:
-        lower = max(priority, self.chat.priority)
-        return self.with_chats([chat.model_copy(update={"priority": lower}) for chat in self.chats])
-
     def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
         if self.chat.stream:
             return CompletionStream(envelope.request_id, created, self.form, include_usage=self.include_usage)

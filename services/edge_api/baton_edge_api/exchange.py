@@ -39,12 +39,26 @@ class Exchange:
     """That its answer will have, whatever it becomes: how the limits stand."""
 
 
+@dataclass
+class Promise:
+    """A client has been given the id of a response that is yet to be made."""
+
+    key: str
+    """Of the response: the run that makes it has another id."""
+    created_at: float
+    deadline: float
+    """Unix times in seconds."""
+    abandoned: bool = False
+    """It is made elsewhere, or anew: nothing of this answer is kept."""
+
+
 @dataclass(frozen=True)
 class Inside:
     """Stands in the scope of a request that the edge makes of itself: nobody outside can put it there."""
 
     tenant: Tenant
     priority: int = LAST_PRIORITY
+    promise: Promise | None = None
 
 
 def inside_of(scope: Scope) -> Inside | None:

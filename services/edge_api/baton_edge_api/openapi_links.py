@@ -12,7 +12,8 @@ _LINKS: dict[str, dict[str, dict[str, str]]] = {
         "getUsage": {"request_id": "$response.header.x-request-id"},
     },
     "createResponse": {
-        name: {"response_id": _OWN_ID} for name in ("getResponse", "deleteResponse", "listInputItems")
+        name: {"response_id": _OWN_ID}
+        for name in ("getResponse", "deleteResponse", "cancelResponse", "listInputItems")
     },
     "createFile": {name: {"file_id": _OWN_ID} for name in ("getFile", "deleteFile", "getFileContent")},
     "createBatch": {name: {"batch_id": _OWN_ID} for name in ("getBatch", "cancelBatch")},

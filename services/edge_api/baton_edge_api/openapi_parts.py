@@ -69,7 +69,7 @@ ERRORS: dict[int, str] = {
     401: "No key, or not a valid one.",
     403: "The key may not ask for this.",
     404: "There is no such thing, or it is somebody else's.",
-    409: "It contradicts what is there: an id that is under way, a batch that is over.",
+    409: "It contradicts what is there: an id that is under way, a batch that is over, a response half made.",
     413: "Too large.",
     429: "Over a limit, or a budget is spent.",
     499: "Cancelled before its answer began.",

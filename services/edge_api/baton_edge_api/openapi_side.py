@@ -6,7 +6,6 @@ from typing import Any
 
 from baton_contracts import openai_answers, openai_requests, own_answers
 from baton_edge_api.openapi_parts import (
-    READS_BODY,
     RETRY,
     answer,
     body,
@@ -32,8 +31,8 @@ SIDE_MODELS = (
     own_answers.UsageRows,
     own_answers.UsageSums,
 )
-_ASKS = (502, 504)
-"""What asks another service."""
+_ASKS = (413, 502, 504)
+"""What asks another service: its answer may be too large for the bus."""
 
 
 def _get(
@@ -106,7 +105,7 @@ def _documents() -> dict[str, Any]:
         "Add a document to what answers may draw on, or replace it.",
         answer("What changed.", content("DocumentAnswer")),
         key=True,
-        failures=(*READS_BODY, *_ASKS),
+        failures=_ASKS,
         requestBody=body("DocumentRequest"),
     )
     return {"post": add, "delete": _removal("removeDocument", "query")}

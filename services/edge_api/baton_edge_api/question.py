@@ -17,6 +17,7 @@ from baton_contracts.frames import Data, Prologue
 from baton_contracts.prompt import ChatRequest, Message
 from baton_contracts.records import AfterRecord, ConversationRecord, StoredMessage
 from baton_edge_api.answer_so_far import AnswerSoFar
+from baton_edge_api.exchange import Inside
 
 
 class AnswerWriter(Protocol):
@@ -65,10 +66,9 @@ class Question(ABC):
         """Goes over the relay with these fields instead."""
         return replace(self, chat=self.chat.model_copy(update=fields))
 
-    def behind(self, priority: int) -> Self:
-        """Not served before others of that priority, whatever it asked for itself."""
-        lower = max(priority, self.chat.priority)
-        return replace(self, chat=self.chat.model_copy(update={"priority": lower}))
+    def made_inside(self, inside: Inside) -> Self:
+        """Asked by the edge itself: not served before others of that priority, whatever it asked for."""
+        return self.with_chat(priority=max(inside.priority, self.chat.priority))
 
     @property
     def more_requests(self) -> Sequence[ChatRequest]:

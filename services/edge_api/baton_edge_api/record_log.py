@@ -24,7 +24,8 @@ class RecordLog:
     def __init__(self, bus: Bus, max_bytes: int) -> None:
         self._bus = bus
         self._max_bytes = max_bytes
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], str] = {}
+        """With the request that each belongs to."""
 
     @property
     def num_waiting(self) -> int:
@@ -51,8 +52,8 @@ class RecordLog:
             return False
         tasks = [asyncio.create_task(coroutine) for coroutine in work]
         for task in tasks:
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            self._waiting[task] = request_id
+            task.add_done_callback(self._waiting.pop)
         _, late = await asyncio.wait(tasks, timeout=seconds)
         return not late
 
@@ -83,6 +84,11 @@ class RecordLog:
                 return b""
             record, payload = shorter, shorter.encode()
         return payload
+
+    async def stored(self, request_id: str) -> None:
+        """Waits until nothing of that request waits any more."""
+        if tasks := [task for task, of_request in self._waiting.items() if of_request == request_id]:
+            await asyncio.wait(tasks)
 
     async def flush(self, seconds: float) -> None:
         """Waits for what is not stored yet, then gives it up."""

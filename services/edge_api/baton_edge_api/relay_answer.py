@@ -82,7 +82,7 @@ class RelayAnswer:
             keep_alive=settings.keep_alive_seconds,
             idle=settings.idle_timeout,
             write=settings.write_timeout,
-            total=settings.request_timeout,
+            total=envelope.deadline - envelope.sent_at,
         )
         self._watchdog = Watchdog(patience, self._interruption.trip)
         self._client = ClientSide(exchange, self._watchdog, send, settings.write_timeout)

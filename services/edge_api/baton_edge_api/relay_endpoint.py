@@ -13,10 +13,13 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Receive, Scope, Send
 
 from baton_common.errors import RequestFailed
+from baton_common.frame_inbox import FrameQueue
 from baton_contracts.envelope import Envelope, Tenant
+from baton_edge_api.answers import Answer
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
 from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
+from baton_edge_api.front import send_answer
 from baton_edge_api.limits.admission import Asked
 from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
@@ -32,36 +35,59 @@ Read = Callable[[object], Question]
 """What the JSON of a body asks for. Pure, maybe slow. Raises RequestFailed, naming the parameter."""
 Complete = Callable[[Question, Tenant, str], Awaitable[Question]]
 """Adds what must be asked for, given the tenant and the request id. Raises RequestFailed."""
+SetAside = Callable[[Question, Tenant, Exchange], Awaitable[Answer | None]]
+"""What a client gets at once whose question is answered later; None: it is answered now. May raise
+RequestFailed."""
 
 
 class RelayEndpoint:
-    def __init__(self, parts: RelayParts, read: Read, complete: Complete | None = None) -> None:
+    def __init__(
+        self,
+        parts: RelayParts,
+        read: Read,
+        complete: Complete | None = None,
+        set_aside: SetAside | None = None,
+    ) -> None:
         self._parts = parts
         self._read_json = read
         self._complete = complete
+        self._set_aside = set_aside
         self.is_in_flight = parts.desk.is_in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts
-        exchange = exchange_of(scope)
         tenant = parts.ring.caller_of(scope)
+        request_id = exchange_of(scope).request_id
+        with parts.desk.seat(request_id) as queue, parts.metrics.in_flight.track_inprogress():
+            at_once = await self._serve(scope, receive, send, tenant, queue)
+        if at_once:  # the seat is free for the answer that was promised
+            await send_answer(send, at_once)
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, tenant: Tenant, queue: FrameQueue
+    ) -> Answer | None:
+        """None: it was answered by the relay. Raises RequestFailed."""
+        parts, exchange = self._parts, exchange_of(scope)
         trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)
-        with parts.desk.seat(exchange.request_id) as queue, parts.metrics.in_flight.track_inprogress():
-            try:
-                question = await self._read(scope, receive, exchange, trace, tenant)
-                if self._complete:
-                    question = await self._complete(question, tenant, exchange.request_id)
-                grant = await parts.admission.admit(tenant, self._asked(question, exchange), exchange)
-            except RequestFailed as failed:
-                await self._trace_refusal(exchange, tenant, trace, failed)
-                raise
-            try:
-                envelope = self._envelope(exchange, tenant, question, trace)
-                answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send, grant)
-                parts.desk.can_be_ended(envelope.request_id, answer.trip)
-                await answer.run(receive)
-            finally:
-                await grant.release()
+        try:
+            question = await self._read(scope, receive, exchange, trace, tenant)
+            if self._complete:
+                question = await self._complete(question, tenant, exchange.request_id)
+            set_aside = None if inside_of(scope) else self._set_aside
+            if set_aside and (at_once := await set_aside(question, tenant, exchange)):
+                return at_once
+            grant = await parts.admission.admit(tenant, self._asked(question, exchange), exchange)
+        except RequestFailed as failed:
+            await self._trace_refusal(exchange, tenant, trace, failed)
+            raise
+        try:
+            envelope = self._envelope(scope, tenant, question, trace)
+            answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send, grant)
+            parts.desk.can_be_ended(envelope.request_id, answer.trip)
+            await answer.run(receive)
+        finally:
+            await grant.release()
+        return None
 
     def _asked(self, question: Question, exchange: Exchange) -> Asked:
         chat, parts = question.chat, self._parts
@@ -96,7 +122,7 @@ class RelayEndpoint:
         else:
             question = self._understand(body)
         if inside := inside_of(scope):
-            question = question.behind(inside.priority)
+            question = question.made_inside(inside)
         wish = cache_wish(header(scope, b"cache-control"), header(scope, TTL_HEADER))
         return question.with_chat(**wish.fields) if wish and wish.fields else question
 
@@ -106,17 +132,16 @@ class RelayEndpoint:
             _check_plain(question)
         return question
 
-    def _envelope(
-        self, exchange: Exchange, tenant: Tenant, question: Question, trace: RequestTrace
-    ) -> Envelope:
-        now = trace.wall()
+    def _envelope(self, scope: Scope, tenant: Tenant, question: Question, trace: RequestTrace) -> Envelope:
+        now, inside = trace.wall(), inside_of(scope)
+        deadline = now + self._parts.settings.request_timeout
         return Envelope(
-            request_id=exchange.request_id,
+            request_id=exchange_of(scope).request_id,
             run_id=secrets.token_hex(4),
             tenant=tenant,
             edge=self._parts.desk.node.instance,
             conversation_id=question.conversation_id or f"conv-{secrets.token_hex(12)}",
-            deadline=now + self._parts.settings.request_timeout,
+            deadline=inside.promise.deadline if inside and inside.promise else deadline,
             sent_at=now,
             parent_span_id=trace.root_id,
         )

@@ -69,5 +69,11 @@ class EdgeSettings(ServiceSettings):
     batch_lines_at_once: int = Field(default=32, ge=1)
     """Lines of all batches under way at most, however much room there is."""
     batch_window_seconds: int = Field(default=24 * 3600, ge=1)
+    background_seconds: float = Field(default=3600.0, gt=0)
+    """From asking for a response in the background to its end, waiting for room included."""
+    max_background: int = Field(default=256, ge=1)
+    """Responses made in the background at once, waiting ones included."""
+    max_tenant_background: int = Field(default=64, ge=1)
+    """Of one tenant."""
     record_seconds: float = Field(default=1.0, gt=0)
     """How long the end of an answer waits for its conversation to be stored; then that goes on behind it."""

@@ -13,6 +13,7 @@ from baton_common.node import Node
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
+from baton_edge_api.background.wiring import Background
 from baton_edge_api.batches.wiring import Offline
 from baton_edge_api.completion_reading import completion_reader
 from baton_edge_api.embedders import EmbedderBoard
@@ -57,9 +58,10 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         speller = Speller(bus, catalog, replicas.knows)
         completions = RelayEndpoint(parts, completion_reader(settings), speller.complete)
         books = BooksDesk(desk, settings.query_timeout)
-        chain = Chain(books, settings.max_text_chars)
-        responses = RelayEndpoint(parts, response_reader(settings), chain.complete)
-        stored = StoredResponses(ring, books)
+        background = Background(node, bus, books, record_log, limits.admission, settings)
+        chain = Chain(books, background.store, settings.max_text_chars)
+        responses = RelayEndpoint(parts, response_reader(settings), chain.complete, background.desk.accept)
+        stored = StoredResponses(ring, books, background.desk)
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(
             EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
@@ -74,8 +76,10 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
         app = build_app(chat, completions, responses, stored, embeddings, offline, side, metrics)
         offline.run(app, replicas, embedders, catalog)
+        background.run(app)
         async with serving(app, settings, sock):
             yield
+            await background.stop()
             desk.end_all()
         await record_log.flush(_FLUSH_SECONDS)
         await limits.stop(_FLUSH_SECONDS)

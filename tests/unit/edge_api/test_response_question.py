@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from baton_contracts.envelope import Tenant
 from baton_contracts.prompt import Part
+from baton_edge_api.exchange import Inside
 from baton_edge_api.responses.items import Placed, message_item
 from baton_edge_api.responses.reading import read_response
+
+INSIDE = Inside(Tenant(tenant_id="t", team="t", key_id="k"))
 
 
 def question(**fields: Any) -> Any:
@@ -15,7 +19,7 @@ def question(**fields: Any) -> Any:
 
 
 def test_what_is_stored_changes_the_messages_and_nothing_else() -> None:
-    asked = question(instructions="Be short.").behind(1000).with_chat(cache_ttl=5.0, cache_max_age=0.0)
+    asked = question(instructions="Be short.").made_inside(INSIDE).with_chat(cache_ttl=5.0, cache_max_age=0.0)
     before = Placed(message_item("user", "Hello?"), "history")
     whole = asked.with_stored([before, Placed(asked.items[0])], asked.items)
     assert whole.chat.model_copy(update={"messages": asked.chat.messages}) == asked.chat

@@ -1,18 +1,17 @@
 """A request that the edge makes of itself: the same endpoint, the same checks, no socket.
 
-Owns the ASGI conversation of one line. Knows nothing of batches.
+Owns the ASGI conversation of one request. Knows nothing of batches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Scope
 
-from baton_contracts.envelope import Tenant
 from baton_edge_api.exchange import Inside
 
 
@@ -24,14 +23,25 @@ class InsideAnswer:
 
 
 class InsideCall:
-    """One POST of JSON. `leave` does what a client does that closes its connection."""
+    """One POST of JSON. `leave` does what a client does that closes its connection. `on_event` gets the
+    pieces of a stream as they come: its answer has no body then."""
 
-    def __init__(self, app: ASGIApp, path: str, body: bytes, tenant: Tenant, request_id: str) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        path: str,
+        body: bytes,
+        inside: Inside,
+        request_id: str,
+        *,
+        on_event: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._app = app
         self._path = path
         self._body = body
-        self._inside = Inside(tenant)
+        self._inside = inside
         self._request_id = request_id
+        self._on_event = on_event
         self._gone = asyncio.Event()
         self._body_given = False
         self._start: MutableMapping[str, Any] | None = None
@@ -82,5 +92,9 @@ class InsideCall:
         if message["type"] == "http.response.start":
             self._start = message
         elif message["type"] == "http.response.body":
-            self._pieces.append(message.get("body", b""))
+            piece = message.get("body", b"")
+            if self._on_event and self._start and self._start["status"] == 200:
+                self._on_event(piece)
+            else:
+                self._pieces.append(piece)
             self._complete = not message.get("more_body", False)

@@ -18,6 +18,7 @@ from baton_contracts.envelope import Tenant
 from baton_edge_api.batches.inside import InsideAnswer, InsideCall
 from baton_edge_api.batches.lines import Line
 from baton_edge_api.batches.room import Room, Ticket
+from baton_edge_api.exchange import Inside
 
 _LONGEST_PAUSE = 60.0
 _UPSTREAM_TRIES = 3
@@ -69,7 +70,7 @@ class LineRunner:
 
     async def _ask(self, errand: Errand, ticket: Ticket, leaving: asyncio.Event) -> InsideAnswer | None:
         body = json.dumps(errand.line.body).encode()
-        call = InsideCall(self._app, errand.endpoint, body, errand.tenant, errand.request_id)
+        call = InsideCall(self._app, errand.endpoint, body, Inside(errand.tenant), errand.request_id)
         watches = [asyncio.create_task(_leave_at(event, call)) for event in (ticket.step_aside, leaving)]
         try:
             return await call.run()

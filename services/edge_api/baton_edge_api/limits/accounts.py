@@ -9,8 +9,8 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
+from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account, Hold, Use, View
-from baton_edge_api.limits.bucket import Bucket
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.lane import Change, Lane, Outcome
 from baton_edge_api.limits.rules import RuleBook

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from baton_common.errors import BusError
 from baton_contracts.base import MalformedMessage
 from baton_contracts.limits import AccountState, LimitRule, Slot, use_entry
+from baton_edge_api.bucket import Bucket, Conflict
 from baton_edge_api.limits.account import Account, Hold, Refusal, View
-from baton_edge_api.limits.bucket import Bucket, Conflict
 
 log = logging.getLogger(__name__)
 

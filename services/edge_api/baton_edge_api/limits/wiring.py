@@ -7,10 +7,11 @@ import logging
 from baton_common.catalog import Catalog
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
+from baton_contracts.subjects import BUCKET_LIMITS
+from baton_edge_api.bucket import NatsBucket
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.admission import Admission
-from baton_edge_api.limits.bucket import NatsBucket
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.rules import RuleBook
@@ -33,7 +34,7 @@ class Limits:
         self.rules = RuleBook(ring.rule_of)
         self._gone = GoneEdges(node.leases)
         self._accounts = accounts = Accounts(
-            self.rules, NatsBucket(bus), self._gone, edge=node.instance, wall=node.clock.wall
+            self.rules, NatsBucket(bus, BUCKET_LIMITS), self._gone, edge=node.instance, wall=node.clock.wall
         )
         figures = LimitFigures(metrics.registry, lambda: accounts.num_held)
         self.admission = Admission(

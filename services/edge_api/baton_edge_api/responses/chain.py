@@ -14,6 +14,7 @@ from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.queries import StoredResponse
+from baton_edge_api.background.store import BackgroundStore
 from baton_edge_api.question import Question
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.responses.books_desk import BooksDesk
@@ -29,8 +30,9 @@ MAX_REFERENCED = 64
 
 
 class Chain:
-    def __init__(self, books: BooksDesk, max_text_chars: int) -> None:
+    def __init__(self, books: BooksDesk, background: BackgroundStore, max_text_chars: int) -> None:
         self._books = books
+        self._background = background
         self._max_text_chars = max_text_chars
 
     async def complete(self, question: Question, tenant: Tenant, request_id: str) -> Question:
@@ -59,6 +61,10 @@ class Chain:
         while wanted is not None:
             page = await self._books.chain(wanted, tenant_id, request_id)
             if not page:
+                if await self._background.find(tenant_id, wanted):
+                    raise bad_value(
+                        "previous_response_id", "this response is still being made. Wait for its end."
+                    )
                 raise _unknown(wanted, is_first=wanted == response_id)
             newest_first += page
             room -= sum(len(each.input) + len(each.output) for each in page)

@@ -7,6 +7,7 @@ input, `o` for the output, and a number.
 from __future__ import annotations
 
 import re
+import secrets
 from dataclasses import dataclass
 
 from baton_contracts.envelope import Envelope
@@ -30,6 +31,16 @@ def response_key(envelope: Envelope) -> str:
     return envelope.request_id + envelope.run_id
 
 
+def new_key(request_id: str) -> str:
+    """Of a response whose first run has not begun."""
+    return request_id + secrets.token_hex(4)
+
+
+def key_of(response: str) -> str | None:
+    found = _RESPONSE.fullmatch(response)
+    return found[1] if found else None
+
+
 def response_id(key: str) -> str:
     return f"resp_{key}"
 
@@ -40,8 +51,8 @@ def item_id(kind: str, key: str, number: int, *, is_input: bool) -> str:
 
 def request_id_of(response: str) -> str | None:
     """The request that a response answered; None if this is no id of a response."""
-    found = _RESPONSE.fullmatch(response)
-    return found[1][:32] if found else None
+    key = key_of(response)
+    return key[:32] if key else None
 
 
 def place_of(item: str) -> ItemPlace | None:

@@ -26,7 +26,7 @@ from baton_edge_api.openapi_parts import (
 
 RESPONSE_MODELS = (ResponseRequest, ResponseObject, ResponseEvent, DeletedResponse, InputItemList)
 
-_STORED = (404, 502, 504)
+_STORED = (404, 413, 502, 504)
 
 
 def response_paths() -> dict[str, Any]:
@@ -47,9 +47,19 @@ def response_paths() -> dict[str, Any]:
                 "Forget a stored response.",
                 answer("It is gone.", content("DeletedResponse")),
                 key=True,
-                failures=_STORED,
+                failures=(409, *_STORED),
                 parameters=[response_id],
             ),
+        },
+        "/v1/responses/{response_id}/cancel": {
+            "post": operation(
+                "cancelResponse",
+                "Cancel a response that is made in the background; one that has ended stays as it is.",
+                answer("It, as it is then.", content("ResponseObject")),
+                key=True,
+                failures=_STORED,
+                parameters=[response_id],
+            )
         },
         "/v1/responses/{response_id}/input_items": {"get": _input_items(response_id)},
     }
@@ -59,7 +69,7 @@ def _create() -> dict[str, Any]:
     told = content("ResponseObject") | content("ResponseEvent", "text/event-stream")
     return operation(
         "createResponse",
-        "Answer, whole or as typed server-sent events, and store what was answered.",
+        "Answer, whole, as typed server-sent events or in the background, and store what was answered.",
         limited_answer("The response; with `stream`, its events, the last with the whole response.", told),
         key=True,
         failures=LIMITED,

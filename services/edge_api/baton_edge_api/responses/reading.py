@@ -90,8 +90,6 @@ def _conversation_id(wire: ResponseRequest) -> str | None:
 
 def _check_served(wire: ResponseRequest) -> None:
     extra = wire.model_extra or {}
-    if wire.background:
-        raise not_served("background", "answers are not made in the background. Leave it out, or stream.")
     for name in sorted(_NOT_SERVED):
         if (extra[name] if name in extra else getattr(wire, name, None)) is not None:
             raise not_served(name, "this is not served. Leave it out.")

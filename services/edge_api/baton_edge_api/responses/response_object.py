@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import FinishReason, Usage
 from baton_contracts.openai_responses import ResponseRequest, ResponseSchemaFormat
 from baton_contracts.records import ResponseStatus
@@ -27,10 +26,10 @@ def status_of(reason: FinishReason) -> tuple[ResponseStatus, Json | None]:
     return "completed", None
 
 
-def error_of(error: ErrorBody) -> Json:
-    """In the codes that OpenAI has; ours is in the error event and in the trace."""
+def error_object(status: int, message: str) -> Json:
+    """Of an HTTP status, in the codes that OpenAI has; ours is in the error event and in the trace."""
     known = {429: "rate_limit_exceeded", 400: "invalid_prompt"}
-    return {"code": known.get(error.status, "server_error"), "message": error.message}
+    return {"code": known.get(status, "server_error"), "message": message}
 
 
 def output_items(output: Output, key: str) -> list[Json]:
@@ -83,7 +82,7 @@ class ResponseForm:
 
     def response(
         self,
-        status: ResponseStatus | Literal["in_progress"],
+        status: ResponseStatus | Literal["queued", "in_progress"],
         model: str,
         *,
         output: list[Json] | None = None,
@@ -100,7 +99,7 @@ class ResponseForm:
             "created_at": self._created,
             "completed_at": completed_at,
             "status": status,
-            "background": False,
+            "background": wire.background is True,
             "error": error,
             "incomplete_details": incomplete,
             "model": model,

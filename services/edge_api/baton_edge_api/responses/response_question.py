@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -15,11 +15,13 @@ from baton_contracts.openai_responses import ResponseRequest
 from baton_contracts.prompt import ChatRequest
 from baton_contracts.records import AfterRecord, ResponseRecord
 from baton_edge_api.answer_so_far import AnswerSoFar
+from baton_edge_api.exchange import Inside, Promise
 from baton_edge_api.question import AnswerWriter, Ending, Question, conversation_record
 from baton_edge_api.responses.events import EventWriter
-from baton_edge_api.responses.ids import item_id, response_key
+from baton_edge_api.responses.ids import item_id, response_id, response_key
 from baton_edge_api.responses.items import Item, Placed
 from baton_edge_api.responses.request_mapping import chat_request
+from baton_edge_api.responses.response_object import ResponseForm
 from baton_edge_api.responses.telling import Telling
 
 
@@ -30,6 +32,8 @@ class ResponseQuestion(Question):
     """What is new in this request; references stand in it until they are resolved."""
     told: dict[str, Telling] = field(default_factory=dict[str, Telling])
     """By run: what its writer tells is what is kept."""
+    promise: Promise | None = None
+    """Its id was given out before."""
 
     @property
     def refers_to_stored(self) -> bool:
@@ -42,14 +46,37 @@ class ResponseQuestion(Question):
         messages = chat_request(self.wire, placed).messages
         return replace(self, chat=self.chat.model_copy(update={"messages": messages}), items=items)
 
+    def made_inside(self, inside: Inside) -> Self:
+        return replace(super().made_inside(inside), promise=inside.promise)
+
     def writer(self, envelope: Envelope, created: int) -> AnswerWriter:
-        telling = self.told[envelope.run_id] = Telling(response_key(envelope), self.wire, created)
+        key = response_key(envelope)
+        if self.promise:
+            key, created = self.promise.key, int(self.promise.created_at)
+        telling = self.told[envelope.run_id] = Telling(key, self.wire, created)
         return EventWriter(telling) if self.chat.stream else WholeResponse(telling)
+
+    # Made later
+
+    def queued(self, key: str, created: int) -> dict[str, Any]:
+        """What its client gets at once."""
+        return ResponseForm(response_id(key), self.wire, created).response("queued", self.wire.model)
+
+    def input_with_ids(self, key: str) -> str:
+        """JSON text."""
+        return orjson.dumps(with_ids(self.items, key)).decode()
+
+    def as_stream(self) -> str:
+        """The same request, to be answered as a stream; JSON text."""
+        asked = self.wire.model_copy(update={"stream": True})
+        return asked.model_dump_json(by_alias=True, exclude_unset=True)
 
     def records(
         self, envelope: Envelope, so_far: AnswerSoFar, ending: Ending, asked_at: float
     ) -> Sequence[AfterRecord]:
         records: list[AfterRecord] = []
+        if self.promise and self.promise.abandoned:
+            return records
         if self.conversation_id is not None:
             records.append(
                 conversation_record(self._without_instructions(), envelope, so_far, ending, asked_at)
@@ -78,10 +105,10 @@ class ResponseQuestion(Question):
             tenant=envelope.tenant,
             model=so_far.model,
             status=response["status"],
-            input=orjson.dumps(with_ids(self.items, telling.key)).decode(),
+            input=self.input_with_ids(telling.key),
             output=orjson.dumps(output).decode(),
             body=orjson.dumps(response).decode(),
-            created_at=asked_at,
+            created_at=self.promise.created_at if self.promise else asked_at,
         )
 
 

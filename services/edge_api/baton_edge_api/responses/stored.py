@@ -1,4 +1,7 @@
-"""GET and DELETE /v1/responses/ID, GET /v1/responses/ID/input_items: stored responses, each tenant's own."""
+"""Stored responses, each tenant's own: look up, forget, cancel, list the input.
+
+One that is made in the background is in its bucket until its end is in the books: that is asked first.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from starlette.responses import Response
 from baton_common.errors import RequestFailed
 from baton_contracts.queries import StoredResponse
 from baton_edge_api.answers import NO_STORE, Answer
+from baton_edge_api.background.desk import BackgroundDesk
+from baton_edge_api.background.records import BackgroundRecord
 from baton_edge_api.exchange import exchange_of, header
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.refusals import bad_value, not_served
@@ -24,24 +29,41 @@ from baton_edge_api.side_endpoints import to_response
 class StoredResponses:
     ring: KeyRing
     books: BooksDesk
+    background: BackgroundDesk
 
     async def get(self, request: Request) -> Response:
         if request.query_params.get("stream", "false") != "false":
             raise not_served("stream", "a stored response is given whole.")
-        stored = await self._stored(request)
-        return _json(orjson.loads(stored.body) | {"output": orjson.loads(stored.output)})
+        if waiting := await self._in_background(request):
+            return _json(waiting.object())
+        return _json(_object(await self._stored(request)))
+
+    async def cancel(self, request: Request) -> Response:
+        if waiting := await self.background.cancel(self._tenant_id(request), _response_id(request)):
+            return _json(waiting.object())
+        response = _object(await self._stored(request))
+        if not response["background"]:
+            text = "Only what was asked for with background can be cancelled so: close the connection."
+            raise RequestFailed.because("invalid_value", text, param="response_id")
+        return _json(response)
 
     async def delete(self, request: Request) -> Response:
         tenant_id, response_id = self._tenant_id(request), _response_id(request)
+        if await self._in_background(request):
+            text = "This response is still being made. Cancel it first, or wait for its end."
+            raise RequestFailed.because("conflict", text, param="response_id")
         if not await self.books.delete(response_id, tenant_id, exchange_of(request.scope).request_id):
             raise _not_found()
         return _json({"id": response_id, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
         page = _read_page(request)
-        stored = await self._stored(request)
-        items: list[Item] = orjson.loads(stored.input)
+        found = await self._in_background(request) or await self._stored(request)
+        items: list[Item] = orjson.loads(found.input)
         return _json(page.of(items))
+
+    async def _in_background(self, request: Request) -> BackgroundRecord | None:
+        return await self.background.find(self._tenant_id(request), _response_id(request))
 
     async def _stored(self, request: Request) -> StoredResponse:
         tenant_id, own_id = self._tenant_id(request), exchange_of(request.scope).request_id
@@ -90,6 +112,10 @@ def _read_page(request: Request) -> _Page:
 
 def _response_id(request: Request) -> str:
     return request.path_params["response_id"]
+
+
+def _object(stored: StoredResponse) -> dict[str, Any]:
+    return orjson.loads(stored.body) | {"output": orjson.loads(stored.output)}
 
 
 def _not_found() -> RequestFailed:

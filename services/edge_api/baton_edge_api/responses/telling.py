@@ -14,7 +14,7 @@ from baton_contracts.openai_responses import ResponseRequest
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.responses.ids import item_id, response_id
 from baton_edge_api.responses.output import Change, Output, OutputItem
-from baton_edge_api.responses.response_object import ResponseForm, error_of, output_items, status_of
+from baton_edge_api.responses.response_object import ResponseForm, error_object, output_items, status_of
 
 
 class Telling:
@@ -69,6 +69,6 @@ class Telling:
             so_far.model,
             output=output_items(self.output, self.key),
             usage=so_far.usage if so_far.end else None,
-            error=error_of(error) if error and failed else None,
+            error=error_object(error.status, error.message) if error and failed else None,
             citations=so_far.citations,
         )

@@ -82,7 +82,6 @@ def test_what_is_left_out_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
-        ({"background": True}, "background"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"moderation": {}}, "moderation"),
         ({"include": ["reasoning.encrypted_content"]}, "include[0]"),

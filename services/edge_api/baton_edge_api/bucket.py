@@ -1,4 +1,4 @@
-"""The bucket `baton_limits` as a place of versioned values: read one, replace it if it is still that version.
+"""A bucket as a place of versioned values: read one, replace it if it is still that version.
 
 Owns the translation of the bus's errors: `Conflict` is a lost race, `BusError` that nobody knows.
 """
@@ -15,7 +15,6 @@ from nats.js.kv import KeyValue
 from baton_common.buckets import open_bucket
 from baton_common.errors import BatonError, BusError, BusUnavailable
 from baton_common.nats_bus import NatsBus
-from baton_contracts.subjects import BUCKET_LIMITS
 
 CALL_SECONDS = 2.0
 
@@ -35,8 +34,9 @@ class Bucket(Protocol):
 
 
 class NatsBucket:
-    def __init__(self, bus: NatsBus) -> None:
+    def __init__(self, bus: NatsBus, name: str) -> None:
         self._bus = bus
+        self._name = name
         self._bucket: KeyValue | None = None
 
     async def read(self, entry: str) -> tuple[bytes, int]:
@@ -62,13 +62,25 @@ class NatsBucket:
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             raise self._away(entry, error) from error
 
+    async def remove(self, entry: str) -> None:
+        """Without a trace but for those who watch. Raises BusError."""
+        bucket = await self._open(entry)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await bucket.delete(entry)
+                await self._bus.jetstream.purge_stream(
+                    f"KV_{self._name}", subject=f"$KV.{self._name}.{entry}"
+                )
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(entry, error) from error
+
     async def _open(self, entry: str) -> KeyValue:
         if not self._bus.connected:
             raise BusUnavailable(entry)
         if self._bucket is None:
             try:
                 async with asyncio.timeout(CALL_SECONDS):
-                    self._bucket = await open_bucket(self._bus.jetstream, BUCKET_LIMITS)
+                    self._bucket = await open_bucket(self._bus.jetstream, self._name)
             except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
                 raise self._away(entry, error) from error
         return self._bucket

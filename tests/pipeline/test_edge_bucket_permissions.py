@@ -1,4 +1,5 @@
-"""The edge's own NATS user may do with the bucket of limits what limits need."""
+"""The edge's own NATS user may do with the bucket of limits what limits need, and with that of responses in
+the background."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ import pytest
 from baton_common.buckets import open_bucket
 from baton_common.nats_bus import NatsBus
 from baton_contracts.limits import LimitRule, rule_entry
-from baton_contracts.subjects import BUCKET_LIMITS
+from baton_contracts.subjects import BUCKET_BACKGROUND, BUCKET_LIMITS
+from baton_edge_api.bucket import Conflict, NatsBucket
 from baton_edge_api.bucket_watch import watch_bucket
-from baton_edge_api.limits.bucket import Conflict, NatsBucket
 from baton_edge_api.limits.rules import RuleBook
 from tests.support.restricted_nats import RestrictedNats
 
@@ -21,7 +22,7 @@ async def test_the_edge_reads_replaces_and_watches(relay_nats: RestrictedNats) -
     rules = RuleBook(lambda _: None)
     watching = asyncio.create_task(watch_bucket(bus, BUCKET_LIMITS, "rule.>", rules))
     try:
-        bucket = NatsBucket(bus)
+        bucket = NatsBucket(bus, BUCKET_LIMITS)
         assert await bucket.read("use.key.k1") == (b"", 0)
         revision = await bucket.replace("use.key.k1", b"one", 0)
         assert await bucket.read("use.key.k1") == (b"one", revision)
@@ -32,4 +33,17 @@ async def test_the_edge_reads_replaces_and_watches(relay_nats: RestrictedNats) -
         await store.put(rule_entry("model.m"), LimitRule(concurrent=1).encode())
     finally:
         watching.cancel()
+        await bus.close()
+
+
+async def test_the_edge_keeps_and_removes_what_is_made_in_the_background(relay_nats: RestrictedNats) -> None:
+    bus: NatsBus = await relay_nats.connect("edge_api")
+    try:
+        bucket = NatsBucket(bus, BUCKET_BACKGROUND)
+        await bucket.replace("tenant.key", b"one", 0)
+        await bucket.remove("tenant.key")
+        assert (await bucket.read("tenant.key"))[0] == b""
+        left = await bus.jetstream.stream_info(f"KV_{BUCKET_BACKGROUND}")
+        assert left.state.messages == 0, "no mark of it stays behind"
+    finally:
         await bus.close()

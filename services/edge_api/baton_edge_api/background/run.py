@@ -1,0 +1,190 @@
+"""One response, from queued until its end is kept.
+
+    queued ─► in_progress ─► completed, incomplete, failed
+       └───────────┴──────► cancelled            (given up: another edge makes it anew)
+
+The answer is a request of the edge to itself, so limits, traces and the record of its end are those of any
+other. Owns when it is asked again, and the end of one whose answer never began. What is kept first counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import orjson
+from starlette.types import ASGIApp
+
+from baton_common.errors import RequestFailed
+from baton_common.tasks import spawn
+from baton_contracts.errors import ErrorBody
+from baton_contracts.records import ResponseRecord
+from baton_edge_api.background.records import BackgroundRecord
+from baton_edge_api.background.store import BackgroundStore
+from baton_edge_api.batches.inside import InsideAnswer, InsideCall
+from baton_edge_api.batches.line_runner import pause_after, unless
+from baton_edge_api.exchange import Inside, Promise
+from baton_edge_api.record_log import RecordLog
+from baton_edge_api.responses.books_desk import BooksDesk
+from baton_edge_api.responses.response_object import error_object
+
+log = logging.getLogger(__name__)
+
+MAX_STARTS = 4
+"""Edges that may take it one after the other: what ends each edge that makes it is not tried for ever."""
+_UPSTREAM_TRIES = 3
+_AGAIN_SECONDS = 1.0
+_STORE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """What a run needs of the process."""
+
+    instance: str
+    store: BackgroundStore
+    books: BooksDesk
+    record_log: RecordLog
+    wall: Callable[[], float]
+    seconds: float
+    """From being asked for to its end at most."""
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class BackgroundRun:
+    def __init__(self, app: ASGIApp, parts: RunParts, record: BackgroundRecord) -> None:
+        self._app = app
+        self._parts = parts
+        self._record = record
+        self._promise = Promise(record.key, record.created_at, record.created_at + parts.seconds)
+        self._leaving = asyncio.Event()
+        """Cancelled or given up."""
+        self._given_up = asyncio.Event()
+        self._is_handed_back = False
+        self.has_begun = False
+
+    @property
+    def record(self) -> BackgroundRecord:
+        return self._record
+
+    def seen(self, record: BackgroundRecord) -> None:
+        """The record as it stands in the store now."""
+        if record.owner not in (self._parts.instance, ""):
+            self._give_up()
+        elif record.is_cancelled:
+            self._leaving.set()
+
+    def hand_back(self) -> None:
+        """This process makes it no longer: whoever takes it begins anew."""
+        self._is_handed_back = True
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._promise.abandoned = True
+        self._given_up.set()
+        self._leaving.set()
+
+    async def run(self) -> None:
+        """Until its end is kept, or it was given up. Raises RequestFailed while the bus is away."""
+        self.seen(self._record)
+        is_kept = self._record.starts > 1 and await self._is_kept()
+        if not is_kept:
+            await self._make()
+        if not self._given_up.is_set():
+            await self._parts.store.remove(self._record.entry)
+        elif self._is_handed_back:
+            await self._parts.store.change(self._record.entry, self._without_owner)
+
+    def _without_owner(self, present: BackgroundRecord) -> BackgroundRecord | None:
+        if present.owner != self._parts.instance:
+            return None
+        return present.model_copy(update={"owner": "", "state": "queued"})
+
+    async def _make(self) -> None:
+        end = await self._answer()
+        if end is None:
+            await self._parts.record_log.stored(self._record.request_id)
+            end = self._failed(ErrorBody(code="internal_error", message="The answer could not be kept."))
+        while not (self._given_up.is_set() or await self._is_kept()):
+            if not await self._parts.record_log.keep([end], _STORE_SECONDS):
+                await unless(self._given_up, self._parts.pause(_AGAIN_SECONDS))
+
+    async def _is_kept(self) -> bool:
+        """As the books say; while they are away, nobody knows."""
+        record, parts = self._record, self._parts
+        while not self._given_up.is_set():
+            try:
+                return bool(
+                    await parts.books.response(record.response_id, record.tenant.tenant_id, record.request_id)
+                )
+            except RequestFailed as failed:
+                log.info("end of %s not confirmed yet: %s", record.response_id, failed)
+                await unless(self._given_up, parts.pause(_AGAIN_SECONDS))
+        return False
+
+    async def _answer(self) -> ResponseRecord | None:
+        """The end of an answer that never began. None: it has begun, and is kept on its own way."""
+        if self._record.starts > MAX_STARTS:
+            text = f"{MAX_STARTS} instances were lost or ended while they made it."
+            return self._failed(ErrorBody(code="stop_lost", message=text, stop="edge_api"))
+        num_upstream_failures = 0
+        while not self._leaving.is_set():
+            if self._parts.wall() >= self._promise.deadline:
+                text = f"It was not made within {self._parts.seconds:g} s."
+                return self._failed(ErrorBody(code="deadline_exceeded", message=text))
+            answer = await self._ask()
+            if self.has_begun:
+                return None
+            if answer is None:
+                if self._leaving.is_set():
+                    break
+                return self._failed(ErrorBody(code="internal_error", message="It was not answered."))
+            num_upstream_failures += answer.status == 502
+            seconds = pause_after(answer)
+            if seconds is None or num_upstream_failures >= _UPSTREAM_TRIES:
+                return self._failed_by(answer)
+            await unless(self._leaving, self._parts.pause(seconds))
+        return self._record.ended("cancelled", None)
+
+    async def _ask(self) -> InsideAnswer | None:
+        record = self._record
+        inside = Inside(record.tenant, priority=0, promise=self._promise)
+        body = record.ask.encode()
+        call = InsideCall(
+            self._app, "/v1/responses", body, inside, record.request_id, on_event=self._on_event
+        )
+        watching = asyncio.create_task(self._leave_with(call))
+        try:
+            return await call.run()
+        finally:
+            watching.cancel()
+
+    async def _leave_with(self, call: InsideCall) -> None:
+        await self._leaving.wait()
+        call.leave()
+
+    def _on_event(self, event: bytes) -> None:
+        del event
+        if not self.has_begun:
+            self.has_begun = True
+            spawn(self._tell_begun())
+
+    async def _tell_begun(self) -> None:
+        def change(present: BackgroundRecord) -> BackgroundRecord | None:
+            if present.owner != self._parts.instance:
+                return None
+            return present.model_copy(update={"state": "in_progress"})
+
+        try:
+            await self._parts.store.change(self._record.entry, change)
+        except RequestFailed as failed:
+            log.info("%s is not told to be in progress: %s", self._record.response_id, failed)
+
+    def _failed(self, error: ErrorBody) -> ResponseRecord:
+        return self._record.ended("failed", error_object(error.status, error.message))
+
+    def _failed_by(self, answer: InsideAnswer) -> ResponseRecord:
+        message = orjson.loads(answer.body)["error"]["message"]
+        return self._record.ended("failed", error_object(answer.status, message))
