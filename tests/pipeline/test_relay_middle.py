@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from statistics import median
+from typing import Any
+
+import pytest
 
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack
 from baton_contracts.prompt import Sampling, Tool
+from baton_inference_router.actor import Router
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import Stage, question, settled
 
@@ -295,6 +299,67 @@ async def test_a_cancel_of_one_attempt_does_not_end_the_request(stage: Stage) ->
         engine.step()
 
     assert (await stage.listen(request_id)).text == ANSWER
+
+
+@pytest.fixture
+def routers_die_once_a_replica_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word that the replica took the request never reaches the gateway."""
+    dispatch = Router._dispatch
+
+    async def dispatch_and_die(self: Router, *what: Any) -> None:
+        await dispatch(self, *what)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Router, "_dispatch", dispatch_and_die)
+    monkeypatch.setattr("baton_llm_gateway.own_replicas.ROUTE_ACK_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("routers_die_once_a_replica_has_it")
+async def test_a_router_that_dies_with_its_word_unsaid_breaks_no_answer(stage: Stage) -> None:
+    (worker,) = await stage.whole(FakeEngine())
+
+    heard = await stage.ask()
+
+    assert heard.text == ANSWER
+    assert heard.end is not None
+    await settled(lambda: len(stage.records) == 1)
+    row = stage.records[0]
+    assert (row.outcome, row.attempt, row.replica) == ("finished", 1, worker.instance)
+    assert row.usage == heard.end.usage
+
+
+@pytest.mark.usefixtures("routers_die_once_a_replica_has_it")
+async def test_a_client_that_leaves_before_that_word_is_missed_has_its_row(stage: Stage) -> None:
+    engine = FakeEngine(autoplay=False)
+    (worker,) = await stage.whole(engine)
+
+    request_id = await stage.send(stage.handoff())
+    await settled(lambda: len(engine.submitted) == 2)
+    engine.step()
+    await stage.listen(request_id, until=lambda heard: bool(heard.pieces))
+    await stage.cancel(request_id)
+
+    await settled(lambda: len(stage.records) == 1)
+    row = stage.records[0]
+    assert (row.outcome, row.replica, row.usage.completion_tokens) == ("cancelled", worker.instance, 1)
+
+
+@pytest.mark.usefixtures("routers_die_once_a_replica_has_it")
+async def test_a_router_that_dies_with_nothing_taken_is_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(self: Router, *what: Any) -> None:
+        del self, what
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Router, "_dispatch", die)
+    await stage.whole(FakeEngine())
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("stop_unresponsive", "inference_router")
+    assert stage.records == []
 
 
 SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from baton_common.bus import Bus, BusMessage, Subscription
 from baton_common.errors import BusError, NoResponders, StreamBroken
@@ -102,6 +102,11 @@ class FrameQueue:
     def __len__(self) -> int:
         """Frames that have arrived and were not taken yet."""
         return len(self._arrived) + len(self._ordered)
+
+    def untaken(self) -> Iterator[AnyFrame]:
+        """The same frames, looked at and left here; there may be gaps between them."""
+        yield from self._ordered
+        yield from self._arrived
 
     def _accept(self, frame: AnyFrame) -> bool:
         """Puts `frame` into order if it is the next one; False if frames before it are missing."""

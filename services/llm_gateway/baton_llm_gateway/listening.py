@@ -58,6 +58,17 @@ class Listener:
             Error(request_id=self._request_id, attempt=attempt, sender=self._ourselves, error=error)
         )
 
+    def begun_by(self, attempt: Attempt) -> str | None:
+        """The replica of which frames of this attempt have arrived, before anybody listened to them."""
+        return next(
+            (
+                frame.sender
+                for frame in self._queue.untaken()
+                if frame.attempt == attempt.number and frame.sender != self._ourselves
+            ),
+            None,
+        )
+
     async def until_over(self, attempt: Attempt) -> None:
         """A cancel does not end it: the engine's own last word does, with what was used; or its silence."""
         loop = asyncio.get_running_loop()

@@ -77,9 +77,15 @@ class OwnReplicas:
                 ack_seconds=ROUTE_ACK_SECONDS,
             )
         except RequestFailed as failed:
+            if failed.error.code != "stop_unresponsive":
+                attempt.fail(failed.error)
+                return None
+            if replica := self._listener.begun_by(attempt):  # the word was lost on its way, not the request
+                return replica
             attempt.fail(failed.error)
-            if failed.error.code == "stop_unresponsive":  # a replica may have taken it all the same
-                await self._telling.engine("superseded", attempt.number)
+            await self._telling.engine(
+                "superseded", attempt.number
+            )  # a replica may have taken it all the same
             return None
         return ack.instance
 

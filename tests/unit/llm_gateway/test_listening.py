@@ -133,3 +133,14 @@ async def test_a_cancel_of_one_attempt_is_not_a_cancel_of_the_request() -> None:
     assert cancellation.cancel is not None
     assert cancellation.cancel.reason == "deadline"
     assert await cancellation.within(0.0)
+
+
+async def test_who_began_an_attempt_is_known_before_anybody_listens() -> None:
+    ear = Ear()
+    ear.listener.note(CANCELLED)
+    await ear.hears(data(3, sender="engine_worker-0", attempt=2))
+    assert ear.listener.begun_by(ear.attempt) is None
+
+    await ear.hears(prologue(), data(1), end(2))
+    assert ear.listener.begun_by(ear.attempt) == REPLICA
+    assert (await ear.until_over()).outcome == "finished"
