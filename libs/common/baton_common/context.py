@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from baton_common.cancels import OnCancel
-from baton_common.errors import BusError
+from baton_common.errors import BusError, BusUnavailable
 from baton_common.handoff import hand_on
 from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from baton_common.node import Node
 
 BuildHandoff = Callable[[Envelope], WireModel]
+
+BUS_AWAY_PAUSE_SECONDS = 0.1
 
 
 class RequestContext:
@@ -39,6 +42,10 @@ class RequestContext:
     @property
     def request_id(self) -> str:
         return self.envelope.request_id
+
+    @property
+    def _edge_subject(self) -> str:
+        return subjects.reply(self.envelope.edge, self.request_id)
 
     def remaining_seconds(self) -> float:
         return self.envelope.deadline - self.node.clock.wall()
@@ -91,11 +98,14 @@ class RequestContext:
     async def note_held(self) -> None:
         """Tells the edge who holds the baton now, so it knows whose silence to watch."""
         note = Held(request_id=self.request_id, sender=self.node.instance, stop=self.node.service)
-        await self._to_edge(encode_frame(note))
+        try:
+            await self.node.bus.publish(self._edge_subject, encode_frame(note))
+        except BusError as error:
+            self.node.log.warning("edge not reached: %s", error)
 
     async def fail(self, error: ErrorBody) -> None:
         """The request ends here, with this error for the client. If the sender still waits for the ack, it
-        gets the error instead."""
+        gets the error instead. Where the bus is away, it is told when that is back: nobody else will."""
         error = error if error.stop else error.model_copy(update={"stop": self.node.service})
         if not self.acknowledged:
             self.acknowledge(Ack(verdict="refused", instance=self.node.instance, error=error))
@@ -103,10 +113,21 @@ class RequestContext:
         frame = Error(
             request_id=self.request_id, attempt=self.envelope.attempt, sender=self.node.instance, error=error
         )
-        await self._to_edge(encode_frame(frame))
+        await self.tell(self._edge_subject, encode_frame(frame))
 
-    async def _to_edge(self, payload: bytes) -> None:
-        try:
-            await self.node.bus.publish(subjects.reply(self.envelope.edge, self.request_id), payload)
-        except BusError as error:
-            self.node.log.warning("edge not reached: %s", error)
+    async def tell(self, subject: str, payload: bytes) -> None:
+        """What is not said again. While the bus is away it waits, until the request's deadline; a process
+        that leaves does not, for its lease ends with it."""
+        while True:
+            try:
+                await self.node.bus.publish(subject, payload)
+            except BusUnavailable as error:
+                if self.remaining_seconds() <= 0 or self.node.state == "draining":
+                    self.node.log.warning("not told: %s", error)
+                    return
+                await asyncio.sleep(BUS_AWAY_PAUSE_SECONDS)
+            except BusError as error:
+                self.node.log.warning("not told: %s", error)
+                return
+            else:
+                return

@@ -1,20 +1,16 @@
 """What one request tells others of itself: an engine that its work is not wanted, the guard that nothing more
-comes. Said once: whoever misses it finds out by silence, or by a lease. What is heard is listening.py's.
+comes. Said once, when the bus is there: whoever misses it all the same finds out by silence, or by a lease.
+What is heard is listening.py's.
 """
 
 from __future__ import annotations
 
-import logging
-
 from baton_common.context import RequestContext
-from baton_common.errors import BusError
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel, Error, encode_frame
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.listening import CANCELLED
-
-log = logging.getLogger(__name__)
 
 
 class Telling:
@@ -29,7 +25,7 @@ class Telling:
 
     async def engine(self, reason: str, attempt: int) -> None:
         cancel = Cancel(request_id=self._ctx.request_id, reason=reason, attempt=attempt)  # pyright: ignore[reportArgumentType]  # checked by pydantic
-        await self._publish(subjects.cancel(self._ctx.request_id), cancel.encode())
+        await self._ctx.tell(subjects.cancel(self._ctx.request_id), cancel.encode())
 
     async def guard(self, last: Attempt) -> None:
         """That nothing more comes, unless it knows that from the engine's own last frame. An End(cancelled)
@@ -44,10 +40,4 @@ class Telling:
             error=last.error or CANCELLED,
             usage=last.usage,
         )
-        await self._publish(self._way_out, encode_frame(frame))
-
-    async def _publish(self, subject: str, payload: bytes) -> None:
-        try:
-            await self._ctx.node.bus.publish(subject, payload)
-        except BusError as error:
-            log.warning("not told: %s", error)
+        await self._ctx.tell(self._way_out, encode_frame(frame))

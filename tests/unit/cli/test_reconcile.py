@@ -101,6 +101,16 @@ def test_a_replica_that_took_it_when_it_had_been_given_up_has_no_row_and_that_is
     assert kinds([too_late], [ran(1, said=3), ran(2, TWO), told()]) == ["lost row"]
 
 
+def test_a_replica_that_took_what_its_gateway_had_given_up_has_no_row_and_that_is_no_difference() -> None:
+    def tried(**attributes: Any) -> Span:
+        return span("llm_gateway", 5, "llm_gateway-1", **attributes).model_copy(update={"name": "attempt"})
+
+    assert kinds([], [ran(said=0), tried(attempt=1, replica="none", outcome="error")]) == []
+    assert kinds([], [ran(said=0), tried(attempt=1, replica=ONE, outcome="error")]) == ["lost row"]
+    assert kinds([], [ran(2, said=0), tried(attempt=1, replica="none", outcome="error")]) == ["lost row"]
+    assert kinds([], [ran(), told(), tried(attempt=1, replica="none")]) == ["lost row"]
+
+
 def test_what_was_said_after_nobody_waited_any_more_is_on_no_bill() -> None:
     left = row(outcome="cancelled", said=4)  # ended at 1000.5, the engine at 1001.0
     assert kinds([left], [ran()]) == []

@@ -208,6 +208,35 @@ async def test_a_failed_request_is_answered_with_its_error(rig: Rig) -> None:
     assert (error.code, error.param, error.stop) == ("content_filter", "messages", "prompt_builder")
 
 
+async def test_an_error_that_comes_while_the_bus_is_away_is_told_when_it_is_back(rig: Rig) -> None:
+    lost = asyncio.Event()
+
+    async def lose_the_bus(context: RequestContext, message: PromptHandoff) -> None:
+        rig.bus.online = False
+        lost.set()
+        raise RequestFailed.because("bus_unavailable", "The bus is away.")
+
+    actor = await rig.start(lose_the_bus)
+    await rig.hand(make_envelope())
+    await lost.wait()
+    assert (rig.errors, actor.num_held) == ([], 1)
+    rig.bus.online = True
+    await eventually(lambda: bool(rig.errors))
+    assert rig.errors[0].error.code == "bus_unavailable"
+
+
+async def test_an_error_that_nobody_can_be_told_is_held_until_the_deadline_only(rig: Rig) -> None:
+    async def lose_the_bus(context: RequestContext, message: PromptHandoff) -> None:
+        rig.bus.online = False
+        raise RequestFailed.because("bus_unavailable", "The bus is away.")
+
+    actor = await rig.start(lose_the_bus)
+    await rig.hand(make_envelope(seconds=0.05))
+    await eventually(lambda: not actor.num_held)
+    assert rig.errors == []
+    rig.bus.online = True
+
+
 async def test_a_bug_fails_its_request_only(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     async def stumble(context: RequestContext, message: PromptHandoff) -> None:
         if context.envelope.conversation_id == "bad":

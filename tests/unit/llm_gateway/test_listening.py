@@ -137,10 +137,15 @@ async def test_a_cancel_of_one_attempt_is_not_a_cancel_of_the_request() -> None:
 
 async def test_who_began_an_attempt_is_known_before_anybody_listens() -> None:
     ear = Ear()
-    ear.listener.note(CANCELLED)
-    await ear.hears(data(3, sender="engine_worker-0", attempt=2))
+    ear.attempt = Attempt(2, "m", 0.0)
+    ear.listener.note(CANCELLED, attempt=2)
+    await ear.hears(data(3, sender="engine_worker-0", attempt=1))
+    await asyncio.sleep(0)  # delivered
     assert ear.listener.begun_by(ear.attempt) is None
 
-    await ear.hears(prologue(), data(1), end(2))
+    of_second = {"attempt": 2}
+    await ear.hears(prologue().model_copy(update=of_second), end(1).model_copy(update=of_second))
+    await asyncio.sleep(0)  # delivered
     assert ear.listener.begun_by(ear.attempt) == REPLICA
+    ear.attempt.replica = REPLICA
     assert (await ear.until_over()).outcome == "finished"

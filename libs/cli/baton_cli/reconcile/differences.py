@@ -7,8 +7,8 @@
     bill              the rows of a request add up to something else than its client was told
     counter           an engine counted more or fewer tokens than its traces tell
 
-What an engine gave after its request had moved on, or after its client had left and nobody waited for its
-last word any more, is on nobody's bill, and no difference.
+What an engine gave after its request had moved on or had been given up, or after its client had left and
+nobody waited for its last word any more, is on nobody's bill, and no difference.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
     rows = {(row.request_id, row.attempt, row.replica): row for row in found.rows}
     runs = {(run.request_id, run.attempt, run.replica): run for run in found.runs}
     for key, run in runs.items():
-        if key in rows or _was_given_up(run, found.rows):
+        if key in rows or _was_given_up(run, found):
             continue
         if run.ended_at >= since + SPAN_SLACK_SECONDS:
             text = f"attempt {run.attempt} on {run.replica}: {_tokens(run)}, and no ledger row"
@@ -69,11 +69,11 @@ def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
             yield Difference("tokens", row.request_id, text)
 
 
-def _was_given_up(run: EngineRun, rows: list[UsageRecord]) -> bool:
-    """While it still went on the next attempt had begun: a replica that took it too late to be told so."""
-    return any(
+def _was_given_up(run: EngineRun, found: Evidence) -> bool:
+    """Its replica took it too late to be told that its gateway had given it up, or gone on elsewhere."""
+    return (run.request_id, run.attempt) in found.given_up or any(
         row.request_id == run.request_id and row.attempt > run.attempt and row.started_at < run.ended_at
-        for row in rows
+        for row in found.rows
     )
 
 

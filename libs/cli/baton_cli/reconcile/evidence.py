@@ -12,7 +12,7 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.records import UsageRecord
 from baton_contracts.spans import AttributeValue, Span, SpanBatch
 
-_ENGINE, _STREAM_BACK = 7, 9
+_GATEWAY, _ENGINE, _STREAM_BACK = 5, 7, 9
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,18 @@ class Evidence:
     clients: list[TheClient] = field(default_factory=list[TheClient])
     replicas: list[ReplicaHeartbeat] = field(default_factory=list[ReplicaHeartbeat])
     tenants: set[str] = field(default_factory=set[str])
+    given_up: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    """Request and attempt: its gateway gave it up before it heard that a replica had taken it."""
 
     def add_spans(self, batch: SpanBatch) -> None:
         self.tenants.add(batch.tenant_id)
         for span in batch.spans:
             if span.stop == _ENGINE and span.name == "handle" and "completion_tokens" in span.attributes:
                 self.runs.append(_engine_run(batch.request_id, span))
+            elif (
+                span.stop == _GATEWAY and span.name == "attempt" and span.attributes.get("replica") == "none"
+            ):
+                self.given_up.add((batch.request_id, _number(span.attributes.get("attempt"))))
             elif span.stop == _STREAM_BACK and span.status == "ok" and "completion_tokens" in span.attributes:
                 self.clients.append(
                     TheClient(
