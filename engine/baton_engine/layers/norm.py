@@ -26,6 +26,7 @@ class HeadNorm:
     """
 
     def __init__(self, q_weight: Tensor, k_weight: Tensor, num_q: int, num_k: int, eps: float) -> None:
+        self.q_weight, self.k_weight = q_weight, k_weight
         self.weight = torch.cat((q_weight.expand(num_q, -1), k_weight.expand(num_k, -1)))
         self.eps = eps
         self.shape = tuple(q_weight.shape)

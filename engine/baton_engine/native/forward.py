@@ -17,13 +17,14 @@ from baton_engine.forward import Batch
 from baton_engine.layers.attention import KVShape
 from baton_engine.layers.linear import Linear
 from baton_engine.layers.quantized import QuantizedWeight
-from baton_engine.layers.rotary import inverse_frequencies
+from baton_engine.layers.rotary import attention_factor, inverse_frequencies
 from baton_engine.models.decoder import DecoderLayer, DecoderModel
 from baton_engine.native.library import ISA_NUMBERS, DrawFields, NativeLibrary, Shape, Step, Weight
 
 # As in csrc/api.cpp.
 QKV, OUTPUT, GATE_UP, DOWN, HEAD, EMBEDDING = range(6)
-INPUT_NORM, MLP_NORM, FINAL_NORM = range(3)
+INPUT_NORM, MLP_NORM, FINAL_NORM, QUERY_NORM, KEY_NORM = range(5)
+NO_MEMORY = 1
 COLUMN_GROUP = 32
 
 
@@ -51,9 +52,11 @@ class NativeForward:
             spec.num_kv_heads, spec.head_dim, spec.max_positions, shape.block_size, num_blocks, num_threads,
             ISA_NUMBERS[isa], shape.kept == torch.int8, spec.rms_norm_eps,
         )  # fmt: skip
-        self._model = self._c.baton_new(ctypes.byref(sizes))
-        if not self._model:
-            raise ModelLoadError(f"No memory for {num_blocks} KV blocks of {shape.bytes_per_block} bytes.")
+        self._model = ctypes.c_void_p()
+        fault = self._c.baton_new(ctypes.byref(sizes), ctypes.byref(self._model))
+        if fault:
+            what = f"{num_blocks} KV blocks of {shape.bytes_per_block} bytes"
+            raise ModelLoadError(f"No memory for {what}." if fault == NO_MEMORY else _no_threads(num_threads))
         # Not at exit: the engine's thread may still be inside, and the kernel takes all back anyway.
         weakref.finalize(self, self._c.baton_delete, self._model).atexit = False
         self._hand_over(model)
@@ -130,6 +133,10 @@ class NativeForward:
             layer = layers.pop(0)
             self._set_vector(index, INPUT_NORM, layer.input_norm.weight)
             self._set_vector(index, MLP_NORM, layer.mlp_norm.weight)
+            if layer.qk_norm is not None:
+                self._set_vector(index, QUERY_NORM, layer.qk_norm.q_weight)
+                self._set_vector(index, KEY_NORM, layer.qk_norm.k_weight)
+            self._c.baton_set_window(self._model, index, self.spec.window_of(index) or 0)
             self._set_matrix(index, QKV, layer.qkv)
             self._set_matrix(index, OUTPUT, layer.output)
             self._set_matrix(index, GATE_UP, layer.mlp.gate_up)
@@ -139,7 +146,8 @@ class NativeForward:
         """float32, not bfloat16 as in the torch path: the table is small, and far positions profit."""
         positions = torch.arange(self.spec.max_positions, dtype=torch.float32)
         angles = torch.outer(positions, inverse_frequencies(self.spec.rope))
-        cos, sin = angles.cos().contiguous(), angles.sin().contiguous()
+        scale = attention_factor(self.spec.rope)
+        cos, sin = (angles.cos() * scale).contiguous(), (angles.sin() * scale).contiguous()
         self._check(self._c.baton_set_rotary(self._model, cos.data_ptr(), sin.data_ptr()))
 
     def _set_vector(self, layer: int, name: int, values: Tensor) -> None:
@@ -155,6 +163,10 @@ class NativeForward:
     def _check(result: int) -> None:
         if result != 0:
             raise MemoryError("the native kernels found no memory")
+
+
+def _no_threads(count: int) -> str:
+    return f"The system has no {count} threads for the engine; give it more, or a smaller num_threads."
 
 
 def multiply(library: NativeLibrary, isa: str, linear: Linear, x: Tensor) -> Tensor:

@@ -61,8 +61,7 @@ class NativeLibrary:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.c = ctypes.CDLL(str(path))  # calls release the interpreter lock
-        self.c.baton_new.restype = ctypes.c_void_p
-        self.c.baton_new.argtypes = [ctypes.POINTER(Shape)]
+        self.c.baton_new.argtypes = [ctypes.POINTER(Shape), ctypes.POINTER(ctypes.c_void_p)]
         self.c.baton_delete.restype = None
         self.c.baton_delete.argtypes = [ctypes.c_void_p]
         for structure, size in (
@@ -77,10 +76,13 @@ class NativeLibrary:
             pointer, pointer, ctypes.c_int64, number, number, ctypes.POINTER(DrawFields), pointer,
         ]  # fmt: skip
         self.c.baton_set_matrix.argtypes = [pointer, number, number, ctypes.POINTER(Weight)]
+        self.c.baton_tie_embedding.restype = None
         self.c.baton_tie_embedding.argtypes = [pointer]
         self.c.baton_weight_bytes.argtypes = [pointer]
         self.c.baton_weight_bytes.restype = ctypes.c_int64
         self.c.baton_set_vector.argtypes = [pointer, number, number, pointer]
+        self.c.baton_set_window.restype = None
+        self.c.baton_set_window.argtypes = [pointer, number, number]
         self.c.baton_set_rotary.argtypes = [pointer, pointer, pointer]
         self.c.baton_multiply.argtypes = [ctypes.POINTER(Weight), number, pointer, number, pointer]
         self.c.baton_run.argtypes = [pointer, ctypes.POINTER(Step)]

@@ -6,7 +6,6 @@ import platform
 
 import torch
 
-from baton_engine.layers.rotary import attention_factor
 from baton_engine.models.spec import DecoderSpec
 
 # The kernels compute what these fields say. A spec with another field means something they don't know of:
@@ -14,7 +13,7 @@ from baton_engine.models.spec import DecoderSpec
 KNOWN_FIELDS = frozenset({
     "vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim",
     "max_positions", "rms_norm_eps", "rope", "tie_word_embeddings", "qkv_bias", "output_bias", "mlp_bias",
-    "qk_norm", "windows",  # known, and refused below
+    "qk_norm", "windows",
 })  # fmt: skip
 KV_DTYPES = frozenset({torch.bfloat16, torch.int8})
 PAGE_TOKENS = 16
@@ -34,16 +33,6 @@ def why_not_native(
         return f"they keep KV in bfloat16 or int8, kv_dtype is {str(kv_dtype).removeprefix('torch.')}."
     if block_size % PAGE_TOKENS:
         return f"block_size {block_size} is not a multiple of {PAGE_TOKENS}."
-    return _why_not_this_model(spec)
-
-
-def _why_not_this_model(spec: DecoderSpec) -> str | None:
     if spec.head_dim % HEAD_UNIT or spec.head_dim > LARGEST_HEAD:
         return f"a head of {spec.head_dim} is not a multiple of {HEAD_UNIT} up to {LARGEST_HEAD}."
-    if spec.qk_norm:
-        return "they have no norm of q and k heads, which this model family needs."
-    if any(window is not None for window in spec.windows):
-        return "they have no sliding window, which this model has."
-    if attention_factor(spec.rope) != 1:
-        return f"they have no attention factor, which RoPE scaling {spec.rope.kind} needs."
     return None

@@ -1,7 +1,8 @@
-// The C face that Python calls through ctypes. No exception leaves it: 0 is success, 1 out of memory.
+// The C face that Python calls through ctypes. No exception leaves it: 0 is success, else a Fault.
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <system_error>
 
 #include "model.h"
 #include "pack.h"
@@ -11,9 +12,10 @@ using namespace baton;
 
 namespace {
 
+enum Fault { kNoMemory = 1, kNoThreads = 2 };  // as in forward.py
 enum Isa { kNone = 0, kAvx2 = 1, kAvx512 = 2 };
 enum MatrixName { kQkv = 0, kOutput = 1, kGateUp = 2, kDown = 3, kHead = 4, kEmbedding = 5 };
-enum VectorName { kInputNorm = 0, kMlpNorm = 1, kFinalNorm = 2 };
+enum VectorName { kInputNorm = 0, kMlpNorm = 1, kFinalNorm = 2, kQueryNorm = 3, kKeyNorm = 4 };
 
 Matrix& matrix_of(Model& model, int layer, int name) {
     if (name == kHead) return model.head;
@@ -25,18 +27,18 @@ Matrix& matrix_of(Model& model, int layer, int name) {
 
 std::vector<float>& vector_of(Model& model, int layer, int name) {
     if (name == kFinalNorm) return model.norm;
-    return name == kInputNorm ? model.layers[layer].input_norm : model.layers[layer].mlp_norm;
+    Layer& one = model.layers[layer];
+    std::vector<float>* const all[] = {&one.input_norm, &one.mlp_norm, nullptr, &one.query_norm, &one.key_norm};
+    return *all[name];
 }
 
 void allocate(Model& model) {
     const Shape& shape = model.shape;
     const size_t pages = static_cast<size_t>(shape.num_blocks) * (shape.block_tokens / kPageTokens);
     model.kv.grow(pages * shape.num_layers * shape.num_kv_heads * model.page_bytes());
-    const int rows = model.query_block * model.group();
-    const size_t space = static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + shape.head_dim * 5 / 2 + 5) + 64;
     for (int thread = 0; thread < model.team.size(); ++thread) {
         model.thread_rows.emplace_back(16 * model.widest_row_bytes());
-        model.thread_attention.emplace_back(space);
+        model.thread_attention.emplace_back(model.attention_space());
         model.thread_pages.emplace_back(shape.kv_int8 ? kPartitionPages * 2 * model.page_size() : 0);
         ChoiceSpace& choice = model.thread_choice.emplace_back();  // all it will need: no thread allocates in a step
         for (auto* values : {&choice.distances, &choice.weights}) values->reserve(round_up(shape.vocab_size, 64));
@@ -56,7 +58,9 @@ int guarded(Action&& action) {
         action();
         return 0;
     } catch (const std::bad_alloc&) {
-        return 1;
+        return kNoMemory;
+    } catch (const std::system_error&) {
+        return kNoThreads;
     }
 }
 
@@ -78,22 +82,18 @@ int baton_step_size() { return sizeof(Step); }
 int baton_draw_size() { return sizeof(Draw); }
 int baton_weight_size() { return sizeof(Weight); }
 
-Model* baton_new(const Shape* shape) {
-    Model* model = nullptr;
-    if (guarded([&] {
-            model = new Model(*shape);
-            allocate(*model);
-        }) != 0) {
-        delete model;
-        return nullptr;
-    }
-    return model;
+int baton_new(const Shape* shape, Model** out) {
+    return guarded([&] {
+        auto model = std::make_unique<Model>(*shape);
+        allocate(*model);
+        *out = model.release();
+    });
 }
 
 void baton_delete(Model* model) { delete model; }
 
 int baton_set_matrix(Model* model, int layer, int name, const Weight* weight) {
-    return guarded([&] { pack(matrix_of(*model, layer, name), *weight, name == kGateUp, model->team.size()); });
+    return guarded([&] { pack(matrix_of(*model, layer, name), *weight, name == kGateUp, model->team); });
 }
 
 int64_t baton_weight_bytes(const Model* model) {
@@ -109,10 +109,13 @@ void baton_tie_embedding(Model* model) { model->tied = true; }
 int baton_set_vector(Model* model, int layer, int name, const float* values) {
     return guarded([&] {
         std::vector<float>& out = vector_of(*model, layer, name);
-        out.assign(model->hidden_stride, 0.f);
-        std::copy_n(values, model->shape.hidden_size, out.begin());
+        const bool of_head = name == kQueryNorm || name == kKeyNorm;
+        out.assign(of_head ? model->shape.head_dim : model->hidden_stride, 0.f);
+        std::copy_n(values, of_head ? model->shape.head_dim : model->shape.hidden_size, out.begin());
     });
 }
+
+void baton_set_window(Model* model, int layer, int window) { model->layers[layer].window = window; }
 
 int baton_set_rotary(Model* model, const float* cos, const float* sin) {
     return guarded([&] {
@@ -126,7 +129,8 @@ int baton_set_rotary(Model* model, const float* cos, const float* sin) {
 int baton_multiply(const Weight* weight, int isa, const float* x, int num_rows, float* out) {
     return guarded([&] {
         Matrix matrix;
-        pack(matrix, *weight, false, 1);
+        Team alone(1);
+        pack(matrix, *weight, false, alone);
         (isa == kAvx512 ? avx512::multiply_rows : avx2::multiply_rows)(matrix, x, num_rows, weight->num_columns, out);
     });
 }

@@ -1,14 +1,16 @@
-// Rotary positions, and attention over pages of K and V. Included once for each instruction set.
+// Attention over pages of K and V. Included once for each instruction set.
 //
 // The context is cut at multiples of 256 positions. Each partition's softmax and sums are computed on their own
 // and merged in order, by the same arithmetic for a decode (where other threads take other partitions) and for
 // a prompt chunk: a token's result depends on nothing but its own context.
 //
-// Element: how K and V are kept. uint16_t: bfloat16. int8_t: bytes with a scale for each token of a page. Their
-// products are those of the bytes; K's scale then multiplies the score, V's the softmax weight, once each.
+// Element: see store.inl. Of bytes the products are those of the bytes; K's scale then multiplies the score, V's the
+// softmax weight, once each.
+//
+// Where a layer has a window, a row sees [num_hidden, num_visible) of a partition; what is not seen has the weight 0.
+// A row that sees nothing of a partition has the total 0 there, and that partition is no part of its result.
 
 constexpr float kLog2E = 1.44269504088896341f;
-constexpr int kLargestHead = 512;  // as in support.py
 
 // 2^x, relative error under 2e-7; arguments outside ±126 are clamped. A NaN stays one: it is the second operand.
 inline Lanes exp2(Lanes x) {
@@ -25,15 +27,12 @@ inline Lanes exp2(Lanes x) {
     return times_power_of_two(y, n);
 }
 
-// One thread's work space for a block of query rows (a row: one query head of one token).
+// One thread's work space for a block of query rows (a row: one query head of one token): Model::attention_space.
 struct AttentionSpace {
     float *scores, *part, *sum, *part_max, *part_total, *max, *total;
     uint16_t *weights, *queries, *pages;
-    int* num_visible;
+    int *num_hidden, *num_visible;
 
-    static size_t size(int rows, int dim) {
-        return static_cast<size_t>(rows) * (kPartitionTokens * 3 / 2 + dim * 5 / 2 + 5) + 64;
-    }
     AttentionSpace(float* at, uint16_t* wide_pages, int rows, int dim) : pages(wide_pages) {
         auto take = [&](size_t count) { return std::exchange(at, at + count); };
         scores = take(static_cast<size_t>(rows) * kPartitionTokens);
@@ -45,11 +44,10 @@ struct AttentionSpace {
         part_total = take(rows);
         max = take(rows);
         total = take(rows);
+        num_hidden = reinterpret_cast<int*>(take(rows));
         num_visible = reinterpret_cast<int*>(take(rows));
     }
 };
-
-inline int query_rows(const Model& model) { return model.query_block * model.group(); }
 
 // The scales of a partition's pages; null where K and V have none.
 struct Scales {
@@ -67,17 +65,6 @@ struct Pages {
     void fill_up() {
         std::fill(k + count, k + kPartitionPages + 4, k[count - 1]);
         std::fill(v + count, v + kPartitionPages + 4, v[count - 1]);
-    }
-};
-
-template <class Element>
-struct Page {
-    Element *k, *v;
-    float *k_scales, *v_scales;
-
-    Page(uint8_t* at, size_t size) : k(reinterpret_cast<Element*>(at)), v(k + size) {
-        k_scales = sizeof(Element) == 1 ? reinterpret_cast<float*>(v + size) : nullptr;
-        v_scales = sizeof(Element) == 1 ? k_scales + kPageTokens : nullptr;
     }
 };
 
@@ -164,31 +151,33 @@ constexpr auto kScoreTiles = score_tiles<Element>(std::make_integer_sequence<int
 template <class Element>
 constexpr auto kGatherTiles = gather_tiles<Element>(std::make_integer_sequence<int, kTileRows>());
 
-// scores (num_visible of them count) → weights in bfloat16, zero behind; their maximum and their sum. Never
-// inlined: two copies might round differently, and decodes and prompts must not.
+// scores (those from num_hidden to num_visible count) → weights in bfloat16, zero for the others; their maximum and
+// their sum. Never inlined: two copies might round differently, and decodes and prompts must not.
 template <bool scaled>
-[[gnu::noinline]] void soften(float* scores, int num_visible, int num_pages, const Scales& scales, float scale,
-                              uint16_t* weights, float& max_out, float& total_out) {
+[[gnu::noinline]] void soften(float* scores, int num_hidden, int num_visible, int num_pages, const Scales& scales,
+                              float scale, uint16_t* weights, float& max_out, float& total_out) {
     if constexpr (scaled)
         for (int page = 0; page < num_pages; ++page) {
             float* const at = scores + page * kPageTokens;
             store(at, mul(load(at), load(scales.k[page])));
         }
+    constexpr float nothing = -std::numeric_limits<float>::infinity();
+    const int first = num_hidden / kPageTokens, lead = num_hidden % kPageTokens;
     const int full = num_visible / kPageTokens, tail = num_visible % kPageTokens;
-    Lanes most = all(-std::numeric_limits<float>::infinity());
-    for (int page = 0; page < full; ++page) most = max(most, load(scores + page * kPageTokens));
-    if (tail) {
-        const Lanes x = load(scores + full * kPageTokens);
-        most = max(most, keep_first(x, tail, -std::numeric_limits<float>::infinity()));
-    }
+    auto seen = [&](int page, Lanes x, float other) {
+        if (page == first && lead) x = drop_first(x, lead, other);
+        return page == full ? keep_first(x, tail, other) : x;
+    };
+    Lanes most = all(nothing);
+    for (int page = first; page * kPageTokens < num_visible; ++page)
+        most = max(most, seen(page, load(scores + page * kPageTokens), nothing));
     max_out = largest(most);
     const Lanes offset = all(max_out), factor = all(scale * kLog2E);
     Lanes total = zero();
     for (int page = 0; page < num_pages; ++page) {
         Lanes weight = zero();
-        if (page * kPageTokens < num_visible) {
-            weight = exp2(mul(sub(load(scores + page * kPageTokens), offset), factor));
-            if (page == full) weight = keep_first(weight, tail, 0.f);
+        if (page >= first && page * kPageTokens < num_visible) {
+            weight = seen(page, exp2(mul(sub(load(scores + page * kPageTokens), offset), factor)), 0.f);
             total = add(total, weight);
             if constexpr (scaled) weight = mul(weight, load(scales.v[page]));
         }
@@ -206,16 +195,18 @@ void attend_partition(const uint16_t* q, int rows, int dim, float scale, const P
         const int count = std::min(height, rows - row);
         kScoreTiles<Element>[count - 1](q + static_cast<size_t>(row) * dim, dim, pages, space.scores + row * kPartitionTokens);
         for (int r = row; r < row + count; ++r)
-            soften<scaled>(space.scores + r * kPartitionTokens, space.num_visible[r], pages.count, scales, scale,
-                           space.weights + r * kPartitionTokens, space.part_max[r], space.part_total[r]);
+            soften<scaled>(space.scores + r * kPartitionTokens, space.num_hidden[r], space.num_visible[r], pages.count, scales,
+                           scale, space.weights + r * kPartitionTokens, space.part_max[r], space.part_total[r]);
         kGatherTiles<Element>[count - 1](space.weights + row * kPartitionTokens, dim, pages, space.part + static_cast<size_t>(row) * dim);
     }
 }
 
-// The running result of a row takes in its next partition.
+// The running result of a row takes in its next partition. Both totals are at least 1 where anything was seen: the
+// largest score weighs 1.
 inline void merge(float* sum, float& max, float& total, const float* part, float part_max, float part_total, int dim,
-                  float scale, bool first) {
-    if (first) {
+                  float scale) {
+    if (part_total == 0) return;
+    if (total == 0) {
         std::copy_n(part, dim, sum);
         max = part_max;
         total = part_total;
@@ -239,19 +230,28 @@ inline void put_attended(Model& model, int row, int head, const float* sum, floa
 
 inline int num_partitions(const Span& span) { return (span.end() + kPartitionTokens - 1) / kPartitionTokens; }
 
+// The first position that the token at `at` sees.
+inline int first_seen(const Layer& layer, int at) { return layer.window ? std::max(0, at + 1 - layer.window) : 0; }
+
 // A decode: one partition is this task's; whoever finishes the last one of a head merges them all.
 template <class Element>
 void attend_decode(Model& model, int layer, const AttentionTask& task, AttentionSpace& space) {
     const Span& span = model.plan.spans[task.span];
     const int dim = model.shape.head_dim, group = model.group(), count = num_partitions(span);
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
-    Pages<Element> pages;
-    Scales scales;
-    find_pages(model, layer, span, task.kv_head, task.part, span.end(), pages, scales);
     const int visible = std::min(kPartitionTokens, span.end() - task.part * kPartitionTokens);
-    std::fill_n(space.num_visible, group, visible);
-    const uint16_t* q = model.q.data() + static_cast<size_t>(span.first_row) * model.q_size + task.kv_head * group * dim;
-    attend_partition<sizeof(Element) == 1>(q, group, dim, scale, pages, scales, space);
+    const int hidden = std::max(0, first_seen(model.layers[layer], span.start) - task.part * kPartitionTokens);
+    if (hidden < visible) {
+        Pages<Element> pages;
+        Scales scales;
+        find_pages(model, layer, span, task.kv_head, task.part, span.end(), pages, scales);
+        std::fill_n(space.num_hidden, group, hidden);
+        std::fill_n(space.num_visible, group, visible);
+        const uint16_t* q = model.q.data() + static_cast<size_t>(span.first_row) * model.q_size + task.kv_head * group * dim;
+        attend_partition<sizeof(Element) == 1>(q, group, dim, scale, pages, scales, space);
+    } else {
+        std::fill_n(space.part_total, group, 0.f);
+    }
     if (count == 1) {
         for (int g = 0; g < group; ++g)
             put_attended(model, span.first_row, task.kv_head * group + g, space.part + g * dim, space.part_total[g]);
@@ -269,9 +269,10 @@ void attend_decode(Model& model, int layer, const AttentionTask& task, Attention
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < count) return;
     done.store(0, std::memory_order_relaxed);  // for the next layer
     for (int g = 0; g < group; ++g) {
+        space.total[0] = 0;
         for (int part = 0; part < count; ++part) {
             const float* one = partials + (part * group + g) * record;
-            merge(space.sum, space.max[0], space.total[0], one, one[dim], one[dim + 1], dim, scale, part == 0);
+            merge(space.sum, space.max[0], space.total[0], one, one[dim], one[dim + 1], dim, scale);
         }
         put_attended(model, span.first_row, task.kv_head * group + g, space.sum, space.total[0]);
     }
@@ -303,95 +304,23 @@ void attend_prompt(Model& model, int layer, const AttentionTask& task, Attention
         const uint16_t* q = model.q.data() + static_cast<size_t>(first_row + at - first) * model.q_size;
         std::copy_n(q + task.kv_head * group * dim, group * dim, space.queries + static_cast<size_t>(at - first) * group * dim);
     }
-    for (int partition = 0; partition * kPartitionTokens < end; ++partition) {
+    std::fill_n(space.total, rows, 0.f);
+    const Layer& weights = model.layers[layer];
+    for (int partition = first_seen(weights, first) / kPartitionTokens; partition * kPartitionTokens < end; ++partition) {
         Pages<uint16_t> pages;
         Scales scales;
         find_wide_pages<Element>(model, layer, span, task.kv_head, partition, end, space, pages, scales);
-        for (int row = 0; row < rows; ++row)
-            space.num_visible[row] = std::min(kPartitionTokens, first + row / group + 1 - partition * kPartitionTokens);
+        for (int row = 0; row < rows; ++row) {
+            const int at = first + row / group, start = partition * kPartitionTokens;
+            space.num_hidden[row] = std::clamp(first_seen(weights, at) - start, 0, kPartitionTokens);
+            space.num_visible[row] = std::min(kPartitionTokens, at + 1 - start);
+        }
         attend_partition<sizeof(Element) == 1>(space.queries, rows, dim, scale, pages, scales, space);
         for (int row = 0; row < rows; ++row)
             merge(space.sum + static_cast<size_t>(row) * dim, space.max[row], space.total[row],
-                  space.part + static_cast<size_t>(row) * dim, space.part_max[row], space.part_total[row], dim, scale,
-                  partition == 0);
+                  space.part + static_cast<size_t>(row) * dim, space.part_max[row], space.part_total[row], dim, scale);
     }
     for (int row = 0; row < rows; ++row)
         put_attended(model, first_row + row / group, task.kv_head * group + row % group,
                      space.sum + static_cast<size_t>(row) * dim, space.total[row]);
-}
-
-// put(d, sixteen dimensions from d on)
-template <class Put>
-inline void rotate(const float* head, const float* cos, const float* sin, int half, Put&& put) {
-    for (int d = 0; d < half; d += 16) {
-        const Lanes a = load(head + d), b = load(head + half + d), c = load(cos + d), s = load(sin + d);
-        put(d, sub(mul(a, c), mul(b, s)));
-        put(half + d, fma(b, c, mul(a, s)));
-    }
-}
-
-// A head of one token in bytes, and their scale. A NaN or an infinity becomes the scale, so that it is not lost.
-inline float put_head_bytes(const float* values, int dim, int8_t* out) {
-    float most = 0.f;
-    for (int d = 0; d < dim; d += 32) {
-        const float next = peak(load(values + d), load(values + d + 16));
-        if (most == most && !(next <= most)) most = next;
-    }
-    const Lanes factor = all(most > kSmallestPeak ? 127.f / most : 0.f);
-    for (int d = 0; d < dim; d += 32) put_bytes(out + d, load(values + d), load(values + d + 16), factor);
-    return most / 127.f;
-}
-
-template <class Element>
-inline void put_key(const Element* row, int dim, int token, Element* page) {
-    for (int d = 0; d < dim; d += 2) std::copy_n(row + d, 2, page + d * kPageTokens + token * 2);
-}
-template <class Element>
-inline void put_value(const Element* row, int dim, int token, Element* page) {
-    Element* pair = page + (token / 2) * 2 * dim + token % 2;
-    for (int d = 0; d < dim; ++d) pair[2 * d] = row[d];
-}
-
-// One token's rotated K and V of one KV head → its place in a page.
-inline void store_token(const float* key, const float* value, const float* cos, const float* sin, int dim, int token,
-                        const Page<uint16_t>& page) {
-    alignas(64) uint16_t row[kLargestHead];
-    // What an earlier owner left behind could be a NaN, and a weight of 0 does not silence it.
-    if (token == 0) std::fill_n(page.v, kPageTokens * dim, uint16_t{0});
-    rotate(key, cos, sin, dim / 2, [&](int d, Lanes x) { store_bf16(row + d, x); });
-    put_key(row, dim, token, page.k);
-    for (int d = 0; d < dim; d += 16) store_bf16(row + d, load(value + d));
-    put_value(row, dim, token, page.v);
-}
-inline void store_token(const float* key, const float* value, const float* cos, const float* sin, int dim, int token,
-                        const Page<int8_t>& page) {
-    alignas(64) float turned[kLargestHead];
-    alignas(64) int8_t row[kLargestHead];
-    if (token == 0) std::fill_n(page.v_scales, kPageTokens, 0.f);  // bytes are finite, a scale need not be
-    rotate(key, cos, sin, dim / 2, [&](int d, Lanes x) { store(turned + d, x); });
-    page.k_scales[token] = put_head_bytes(turned, dim, row);
-    put_key(row, dim, token, page.k);
-    page.v_scales[token] = put_head_bytes(value, dim, row);
-    put_value(row, dim, token, page.v);
-}
-
-// Rotates q and k of some rows of one page, and stores their k and v in it.
-template <class Element>
-void store_rows(Model& model, int layer, const PageRows& rows) {
-    const Span& span = model.plan.spans[rows.span];
-    const int dim = model.shape.head_dim, half = dim / 2;
-    for (int at = rows.first; at < rows.first + rows.count; ++at) {
-        const size_t row = span.first_row + at - span.start;
-        const float* qkv = model.qkv.data() + row * model.qkv_stride();
-        const float* cos = model.cos.data() + static_cast<size_t>(at) * half;
-        const float* sin = model.sin.data() + static_cast<size_t>(at) * half;
-        uint16_t* q = model.q.data() + row * model.q_size;
-        for (int head = 0; head < model.shape.num_heads; ++head)
-            rotate(qkv + head * dim, cos, sin, half, [&](int d, Lanes x) { store_bf16(q + head * dim + d, x); });
-        for (int head = 0; head < model.shape.num_kv_heads; ++head) {
-            const float* key = qkv + model.q_size + head * dim;
-            const Page<Element> page(model.page(layer, span, at / kPageTokens, head), model.page_size());
-            store_token(key, key + model.kv_size, cos, sin, dim, at % kPageTokens, page);
-        }
-    }
 }

@@ -17,6 +17,7 @@ namespace baton::avx512 {
 namespace {
 #include "gemm_quantised.inl"
 #include "gemm.inl"
+#include "store.inl"
 #include "attention.inl"
 }  // namespace
 #include "step.inl"

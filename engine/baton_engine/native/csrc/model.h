@@ -1,5 +1,5 @@
 // What crosses the border to Python, and what a loaded model holds. Owns no arithmetic.
-// The two structs of the border are mirrored by ctypes in library.py: same fields, same order.
+// The structs of the border are mirrored by ctypes in library.py: same fields, same order.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +97,8 @@ struct Note {
 
 struct Layer {
     std::vector<float> input_norm, mlp_norm;
+    std::vector<float> query_norm, key_norm;  // of each head; empty: none
+    int window = 0;                           // a token sees itself and the window - 1 before it; 0: all
     Matrix qkv, output, gate_up, down;
 };
 
@@ -165,6 +167,11 @@ struct Model {
         return 2 * std::max({hidden_stride, inner_stride, round_up(q_size, kGroupColumns)}) + 64;
     }
     int group() const { return shape.num_heads / shape.num_kv_heads; }
+    int query_rows() const { return query_block * group(); }
+    // Floats that a thread's AttentionSpace takes.
+    size_t attention_space() const {
+        return static_cast<size_t>(query_rows()) * (kPartitionTokens * 3 / 2 + shape.head_dim * 5 / 2 + 6);
+    }
     size_t qkv_stride() const { return q_size + 2 * kv_size; }
     size_t page_size() const { return static_cast<size_t>(kPageTokens) * shape.head_dim; }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 namespace baton {
 namespace {
@@ -67,7 +66,7 @@ float code_at(const Matrix& matrix, const uint8_t* block, int place, int k) {
 
 }  // namespace
 
-void pack(Matrix& out, const Weight& weight, bool gated, int num_threads) {
+void pack(Matrix& out, const Weight& weight, bool gated, Team& team) {
     out = Matrix();
     out.kind = weight.kind;
     out.num_columns = gated ? round_up(weight.num_rows / 2, 16) * 2 : round_up(weight.num_rows, kGroupColumns);
@@ -75,12 +74,9 @@ void pack(Matrix& out, const Weight& weight, bool gated, int num_threads) {
     const size_t bytes = out.num_groups() * out.group_bytes();
     out.quantised() ? out.blocks.grow(bytes) : out.bf16.grow(bytes / 2);
     if (weight.bias) out.bias.assign(out.num_columns, 0.f);
-    std::vector<std::thread> threads;
-    for (int thread = 0; thread < num_threads; ++thread)
-        threads.emplace_back([&, thread] {
-            for (int group = thread; group < out.num_groups(); group += num_threads) pack_group(out, weight, group, gated);
-        });
-    for (auto& thread : threads) thread.join();
+    team.run(1, [&](int thread) {
+        team.phase(thread, out.num_groups(), [&](int group) { pack_group(out, weight, group, gated); });
+    });
 }
 
 void unpack_column(const Matrix& matrix, int column, int size, float* out) {

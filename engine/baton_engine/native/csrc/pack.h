@@ -17,7 +17,7 @@ struct Weight {
 };
 
 // gated: the rows are gate's and then up's, and shall meet in one group. Throws std::bad_alloc.
-void pack(Matrix& out, const Weight& weight, bool gated, int num_threads);
+void pack(Matrix& out, const Weight& weight, bool gated, Team& team);
 
 // One weight row (a column of the matrix) in float32: `size` values.
 void unpack_column(const Matrix& matrix, int column, int size, float* out);

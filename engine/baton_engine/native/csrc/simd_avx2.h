@@ -50,12 +50,15 @@ inline bool has_nan(Lanes x) {
     const __m256 a = _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), b = _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q);
     return _mm256_movemask_ps(_mm256_or_ps(a, b)) != 0;
 }
-inline Lanes keep_first(Lanes x, int count, float other) {
+// The first `count` lanes from x, the others from y.
+inline Lanes split_at(int count, Lanes x, Lanes y) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256 a = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));
     const __m256 b = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), lane));
-    return {_mm256_blendv_ps(_mm256_set1_ps(other), x.a, a), _mm256_blendv_ps(_mm256_set1_ps(other), x.b, b)};
+    return {_mm256_blendv_ps(y.a, x.a, a), _mm256_blendv_ps(y.b, x.b, b)};
 }
+inline Lanes keep_first(Lanes x, int count, float other) { return split_at(count, x, all(other)); }
+inline Lanes drop_first(Lanes x, int count, float other) { return split_at(count, all(other), x); }
 inline Lanes round_to_integer(Lanes x) {
     constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};

@@ -30,6 +30,9 @@ inline bool has_nan(Lanes x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 
 inline Lanes keep_first(Lanes x, int count, float other) {
     return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << count) - 1), all(other), x);
 }
+inline Lanes drop_first(Lanes x, int count, float other) {
+    return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << count) - 1), x, all(other));
+}
 inline Lanes round_to_integer(Lanes x) {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

@@ -6,12 +6,6 @@ constexpr int kOwnRows = 16;       // up to here each thread prepares all rows i
 constexpr int kRowChunk = 96;      // rows of one GEMM task when there are many
 constexpr int kTaskBytes = 256 << 10;  // weights of one GEMM task when there are few rows
 
-inline Lanes norm_factor(const float* x, int size, int stride, float eps) {
-    Lanes squares = zero();
-    for (int i = 0; i < stride; i += 16) squares = fma(load(x + i), load(x + i), squares);
-    return all(1.f / std::sqrt(sum(squares) / static_cast<float>(size) + eps));
-}
-
 // values(k): sixteen neighbours of a row; out: the row as `matrix` takes it.
 template <class Values>
 inline void put_row(Values&& values, int stride, const Matrix& matrix, uint8_t* out) {
@@ -33,7 +27,7 @@ struct Walk {
         : model(m),
           step(*m.plan.step),
           thread(t),
-          space(m.thread_attention[t].data(), m.thread_pages[t].data(), query_rows(m), m.shape.head_dim) {}
+          space(m.thread_attention[t].data(), m.thread_pages[t].data(), m.query_rows(), m.shape.head_dim) {}
 
     template <class Task>
     void phase(int num_tasks, Task&& task) { model.team.phase(thread, num_tasks, task); }

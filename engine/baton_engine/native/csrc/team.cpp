@@ -3,10 +3,17 @@
 namespace baton {
 
 Team::Team(int num_threads) : size_(num_threads < 1 ? 1 : num_threads), seats_(size_) {
-    for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+    try {
+        for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+    } catch (...) {
+        close();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { close(); }
+
+void Team::close() {
     closing_.store(true);
     epoch_.fetch_add(1);
     epoch_.notify_all();

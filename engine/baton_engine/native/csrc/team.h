@@ -16,7 +16,7 @@ namespace baton {
 
 class Team {
   public:
-    explicit Team(int num_threads);
+    explicit Team(int num_threads);  // throws std::system_error where there are no more threads
     ~Team();
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
@@ -57,6 +57,7 @@ class Team {
             std::this_thread::yield();
     }
     void serve(int thread);
+    void close();
 
     int size_;
     std::vector<Seat> seats_;

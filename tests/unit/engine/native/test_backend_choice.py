@@ -20,6 +20,7 @@ import torch
 from baton_engine import ConfigError
 from baton_engine.backend import NativeBackend, TorchBackend, choose_backend
 from baton_engine.models import read_spec
+from baton_engine.models.registry import FAMILIES
 from baton_engine.models.spec import DecoderSpec
 from baton_engine.native import cache
 from baton_engine.native.cache import CACHE_VARIABLE, NativeUnavailable
@@ -167,19 +168,10 @@ def test_every_field_of_a_spec_is_known_to_the_kernels() -> None:
     assert {field.name for field in dataclasses.fields(DecoderSpec)} == KNOWN_FIELDS
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"model_type": "qwen3"}, "norm of q and k heads"),
-        ({"model_type": "mistral", "sliding_window": 9}, "sliding window"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling yarn"),
-    ],
-)
-def test_what_the_kernels_do_not_compute_goes_to_torch(changes: dict[str, Any], reason: str) -> None:
-    spec = read_spec(native_checkpoint(**changes))
-    assert isinstance(choose(spec=spec), TorchBackend)
-    with pytest.raises(ConfigError, match=reason):
-        choose(spec=spec, backend="native")
+@needs_kernels
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_kernels_serve_every_family(family: str) -> None:
+    assert isinstance(choose(spec=read_spec(native_checkpoint(model_type=family))), NativeBackend)
 
 
 def test_other_devices_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The native kernels against float32 torch: all shapes, both families, both instruction sets.
+"""The native kernels against float32 torch: all shapes, all families, both instruction sets.
 
 Tolerances: cosine of the rows' logits at least 0.9998 in the mean and 0.998 in the worst of some hundred
 rows (torch's own bfloat16 is worse in both, see `test_nearer_to_float32_than_torch_in_bfloat16`); the argmax
@@ -34,6 +34,15 @@ CASES: dict[str, dict[str, Any]] = {
     "odd sizes": {"hidden_size": 70, "intermediate_size": 50, "vocab_size": 277},
     "qwen2 tied": {"model_type": "qwen2", "tie_word_embeddings": True, "rope_theta": 1e6},
     "linear scaling": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "normed heads": {"model_type": "qwen3", "num_attention_heads": 4, "num_key_value_heads": 2},
+    "a window inside a partition": {"model_type": "mistral", "sliding_window": 9},
+    "a window over partitions": {"model_type": "mistral", "sliding_window": 270},
+    "a window in every layer but the first": {
+        "model_type": "qwen2",
+        "use_sliding_window": True,
+        "sliding_window": 33,
+        "max_window_layers": 1,
+    },
 }
 # 1 token; a page and its neighbours; a partition of 256 and its neighbours; three partitions.
 LENGTHS = [1, 15, 16, 17, 255, 257, 530]
@@ -63,9 +72,14 @@ def test_prompts_of_all_lengths_then_a_mixed_step(case: str, isa: str) -> None:
         assert_near(logits(native, batch), logits(exact, batch))
 
 
+YARN = {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}
+"""Its factor on attention makes this random model's scores so large that both sides lose more in bfloat16."""
+
+
 @pytest.mark.parametrize("isa", isa_parameters())
-def test_nearer_to_float32_than_torch_in_bfloat16(isa: str) -> None:
-    checkpoint, sequences = native_checkpoint(), Sequences([300])
+@pytest.mark.parametrize("changes", [{}, YARN], ids=["plain", "yarn"])
+def test_nearer_to_float32_than_torch_in_bfloat16(isa: str, changes: dict[str, Any]) -> None:
+    checkpoint, sequences = native_checkpoint(**changes), Sequences([300])
     exact = logits(float32_forward(checkpoint), sequences.whole())
     ours, theirs = (
         1 - torch.nn.functional.cosine_similarity(logits(forward, sequences.whole()), exact)
@@ -95,10 +109,21 @@ def test_decodes_over_one_two_and_three_partitions(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", isa_parameters())
-@pytest.mark.parametrize("quantization", [None, "int8", "int4"])
-def test_a_row_is_the_same_whatever_is_computed_beside_it(isa: str, quantization: str | None) -> None:
+@pytest.mark.parametrize(
+    ("quantization", "family"),
+    [
+        (None, {}),
+        ("int8", {}),
+        ("int4", {}),
+        (None, {"model_type": "qwen3"}),
+        (None, {"model_type": "mistral", "sliding_window": 45}),
+    ],
+)
+def test_a_row_is_the_same_whatever_is_computed_beside_it(
+    isa: str, quantization: str | None, family: dict[str, Any]
+) -> None:
     """Bit for bit: whole prompts together, one alone, in chunks, token by token, other threads."""
-    checkpoint = native_checkpoint(num_attention_heads=6, num_key_value_heads=2)
+    checkpoint = native_checkpoint(num_attention_heads=6, num_key_value_heads=2, **family)
     lengths = [40, 300, 17, 130]
     sequences = Sequences(lengths)
     together = logits(native_forward(checkpoint, isa, quantization=quantization), sequences.whole())
