@@ -103,11 +103,15 @@ class AsyncEngine:
         return self._loaded().generation_defaults
 
     async def start(self, on_progress: Callable[[str], None] | None = None) -> None:
-        """Loads, warms up. Raises ModelLoadError or ConfigError. on_progress is called in the event loop."""
+        """Loads, warms up. Raises ModelLoadError or ConfigError. on_progress is called in the event loop.
+
+        Whoever gives up waiting for it has an engine that goes on loading, until `close`.
+        """
         assert self._state == "new", f"an engine starts once; its state is {self._state}"
         self._state = "starting"
         loop = asyncio.get_running_loop()
         started: Future[None] = Future()
+        started.set_running_or_notify_cancel()  # the wait for it may be cancelled, not the start itself
 
         def report(stage: str) -> None:
             if on_progress is not None:
@@ -193,8 +197,9 @@ class AsyncEngine:
 
     def _main(self, report: Callable[[str], None], started: Future[None]) -> None:
         try:
-            self._engine = load_engine(self.config, self._parts, report)
-            self._stats = self._engine.core.stats()
+            engine = load_engine(self.config, self._parts, report)
+            self._stats = engine.core.stats()  # before the engine: who sees that may ask for these
+            self._engine = engine
         except BaseException as error:
             self._state, self._failure = "failed", f"{type(error).__name__}: {error}"
             started.set_exception(error)
@@ -202,7 +207,7 @@ class AsyncEngine:
         self._state = "ready"
         started.set_result(None)
         try:
-            self._loop(self._engine)
+            self._loop(engine)
         except Exception as error:
             log.exception("the step loop failed; every held request gets an error")
             self._failure = f"{type(error).__name__}: {error}"

@@ -59,6 +59,7 @@ class LLM:
     def __init__(self, model: str | Path, *, parts: ModelParts | None = None, **config: Any) -> None:
         self._engine = load_engine(EngineConfig(model=Path(model), **config), parts)
         self._ids = count()
+        self._come: dict[str, list[RequestDelta]] = {}  # by request, what nobody has taken yet
 
     @property
     def tokenizer(self) -> Any:
@@ -107,38 +108,55 @@ class LLM:
         finished = False
         try:
             while not finished:
-                for delta in self._engine.core.step():
+                for delta in self._take(asked.request_id):
                     finished = finished or delta.ends_request
                     yield delta
+                if not finished:
+                    self._step()
         finally:
-            self._engine.core.cancel(asked.request_id)
+            self._drop(asked.request_id)
 
     def run(self, asked: Sequence[EngineRequest]) -> list[RequestOutput]:
-        """Runs all requests to their ends, batched. If one is refused, none is run.
+        """Runs all requests to their ends, batched, and those of open streams beside them. If one is refused,
+        none is run.
 
         One output for each request in order; n of them, by index, where sampling.n is over 1.
         """
-        core = self._engine.core
         named = [self._with_id(one) for one in asked]
         added: list[str] = []
         try:
             for one in named:
                 self._add(one)
                 added.append(one.request_id)
-            collected: dict[str, list[RequestDelta]] = {request_id: [] for request_id in added}
-            while core.has_work:
-                for delta in core.step():
-                    collected[delta.request_id].append(delta)
+            while not all(self._has_ended(request_id) for request_id in added):
+                self._step()
+            return [output for request_id in added for output in _outputs(self._take(request_id))]
         finally:
             for request_id in added:
-                core.cancel(request_id)
-        return [output for one in named for output in _outputs(collected[one.request_id])]
+                self._drop(request_id)
 
     def _add(self, asked: EngineRequest) -> None:
         core = self._engine.core
         request = build_request(asked, self._engine.limits, self._engine.tokenizer, self._engine.grammars)
         core.waiting_room.enter(request)
         core.add(request)
+        self._come[request.request_id] = []
+
+    def _step(self) -> None:
+        for delta in self._engine.core.step():
+            self._come[delta.request_id].append(delta)
+
+    def _take(self, request_id: str) -> list[RequestDelta]:
+        come, self._come[request_id] = self._come[request_id], []
+        return come
+
+    def _has_ended(self, request_id: str) -> bool:
+        come = self._come[request_id]
+        return bool(come) and come[-1].ends_request
+
+    def _drop(self, request_id: str) -> None:
+        self._engine.core.cancel(request_id)
+        del self._come[request_id]
 
     def _with_id(self, asked: EngineRequest) -> EngineRequest:
         return asked if asked.request_id else replace(asked, request_id=f"request-{next(self._ids)}")

@@ -18,7 +18,9 @@ from baton_engine import (
     QueueFull,
     RequestDelta,
     SamplingParams,
+    async_engine,
 )
+from baton_engine.assembly import LoadedEngine
 from baton_engine.scheduler import StepPlan
 from tests.support.tiny_model import tiny_config, tiny_parts
 
@@ -301,6 +303,27 @@ async def test_an_engine_that_can_not_load_says_why() -> None:
     assert engine.state == "failed"
     assert engine.failure is not None
     await engine.close()
+
+
+async def test_who_gives_up_waiting_for_the_start_can_still_close_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    load = async_engine.load_engine
+
+    def slow_load(*arguments: Any) -> LoadedEngine:
+        assert go_on.wait(60)
+        return load(*arguments)
+
+    monkeypatch.setattr(async_engine, "load_engine", slow_load)
+    engine = AsyncEngine(tiny_config(), tiny_parts())
+    starting = asyncio.create_task(engine.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert engine.state == "starting"
+    go_on.set()
+    await engine.close()
+    assert engine.state == "closed"
 
 
 async def test_kv_events_come_in_the_engine_thread_before_the_deltas_of_their_step() -> None:

@@ -101,6 +101,25 @@ def test_a_stream_left_early_is_cancelled() -> None:
     assert [delta.finish_reason for delta in whole] == [None] * 5 + ["length"]
 
 
+def test_streams_that_are_read_in_turns_get_their_own_tokens_each() -> None:
+    llm = tiny_llm()
+    prompts = [(1, 2, 3), (4, 5, 6, 7)]
+    alone = [answer.token_ids for answer in llm.generate(prompts, GREEDY)]
+    streams = [
+        llm.stream(EngineRequest(f"s{at}", prompt_token_ids=prompt, sampling=GREEDY))
+        for at, prompt in enumerate(prompts)
+    ]
+    first = next(streams[0])
+    assert llm.generate((8, 9), GREEDY)[0].finish_reason == "length"  # runs beside an open stream
+    turns = [first, *(delta for pair in zip(*streams, strict=False) for delta in pair)]
+    turns += [delta for stream in streams for delta in stream]
+    for at, token_ids in enumerate(alone):
+        mine = [delta for delta in turns if delta.request_id == f"s{at}"]
+        assert sum((delta.token_ids for delta in mine), ()) == token_ids
+        assert mine[-1].finish_reason == "length"
+    assert llm.stats().kv_blocks_held == 0
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
