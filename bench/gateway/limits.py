@@ -1,15 +1,18 @@
-"""Gives the benchmark's key limits that are counted for every request, and never reached."""
+"""Gives the team of the benchmark's key limits that are counted for every request, and never reached."""
 
 from __future__ import annotations
 
 import asyncio
 
 from baton_common.nats_bus import NatsBus
-from baton_contracts.limits import LimitRule, key_party, rule_entry
+from baton_contracts.limits import LimitRule, rule_entry, team_party
 from baton_contracts.subjects import BUCKET_LIMITS
 
-DEV_KEY_ID = "dev"
+PARTY = team_party("default", "default")
+"""The development key's. A key's own rule lies with the key, in another bucket."""
 RULE = LimitRule(requests_per_minute=10**8, tokens_per_minute=10**12, concurrent=10**6)
+PROOF = f"x-ratelimit-limit-requests: {RULE.requests_per_minute}\r\n".encode()
+"""In the head of an answer that was counted."""
 SETTLE_SECONDS = 0.5
 
 
@@ -23,7 +26,7 @@ async def _put(operator: dict[str, str]) -> None:
     )
     try:
         bucket = await bus.jetstream.key_value(BUCKET_LIMITS)
-        await bucket.put(rule_entry(key_party(DEV_KEY_ID)), RULE.encode())
+        await bucket.put(rule_entry(PARTY), RULE.encode())
         await asyncio.sleep(SETTLE_SECONDS)  # the edge watches the bucket
     finally:
         await bus.close()

@@ -26,6 +26,8 @@ class Place:
     model: str
     more: Mapping[str, object] = field(default_factory=dict[str, object])
     """Further fields of each request."""
+    proof: bytes = b""
+    """What each answer must have in it, so that a gateway is measured with what it is said to do."""
 
     def request(self, number: int, *, stream: bool) -> bytes:
         """Every question is another one, so that no cache answers it."""
@@ -66,6 +68,7 @@ class _Reader(asyncio.Protocol):
 
     marks: tuple[bytes, bytes]
     """What must be in an answer: its first text, its last."""
+    proof: bytes
     transport: asyncio.Transport | None = None
     answer: Answer | None = None
     waiting: asyncio.Future[None] | None = None
@@ -114,7 +117,8 @@ class _Reader(asyncio.Protocol):
 
     def _check(self) -> None:
         assert self.waiting
-        if not self.received.startswith(b"HTTP/1.1 200") or self.marks[1] not in self.received:
+        is_whole = self.marks[1] in self.received and self.proof in self.received
+        if not self.received.startswith(b"HTTP/1.1 200") or not is_whole:
             self.waiting.set_exception(LoadFailed(bytes(self.received[:600]).decode(errors="replace")))
         else:
             self.waiting.set_result(None)
@@ -150,7 +154,7 @@ async def run_load(
         nonlocal asked
         await asyncio.sleep(delay)
         loop = asyncio.get_running_loop()
-        _, reader = await loop.create_connection(lambda: _Reader(marks), "127.0.0.1", place.port)
+        _, reader = await loop.create_connection(lambda: _Reader(marks, place.proof), "127.0.0.1", place.port)
         try:
             while going_on(asked):
                 asked += 1

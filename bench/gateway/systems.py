@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from bench.gateway.limits import set_limits
+from bench.gateway.limits import PROOF, set_limits
 from bench.gateway.load import Place
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def baton(folder: Path, upstream_port: int, *, plain: bool) -> Generator[Running
     log = folder / "baton.log"
     with _process(command, environment, log) as process:
         _wait(process, port, "/healthz", log)
-        place = Place(port, key, MODEL, {} if plain else {"retrieval": "off"})
+        place = Place(port, key, MODEL, {} if plain else {"retrieval": "off"}, PROOF)
         _set_limits(home)
         _wait_for_answer(process, place, log)
         _wait_until_at_rest(process.pid)
