@@ -26,10 +26,15 @@ class WireModel(BaseModel):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Raises MalformedMessage, with the first problem in words and without the payload's content."""
+        """Raises MalformedMessage."""
         try:
             return cls.model_validate_json(payload)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "message"
-            raise MalformedMessage(cls.__name__, f"{where}: {first['msg']}") from None
+            raise malformed(cls.__name__, error) from None
+
+
+def malformed(model: str, error: ValidationError) -> MalformedMessage:
+    """The first problem in words, without the payload's content."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "message"
+    return MalformedMessage(model, f"{where}: {first['msg']}")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from baton_contracts.base import MalformedMessage, WireModel
+from baton_contracts.base import WireModel, malformed
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import RequestId, SubjectToken
 from baton_contracts.subjects import Service
@@ -197,15 +197,15 @@ _ADAPTER: TypeAdapter[Held | Prologue | Data | End | Error] = TypeAdapter(Frame)
 
 def encode_frame(frame: Held | Prologue | Data | End | Error) -> bytes:
     """JSON; `kind` is always in it, so that a reader can tell frames apart."""
-    return frame.model_dump_json(exclude_none=True).encode()
+    return frame.encode()
 
 
 def decode_frame(payload: bytes) -> Held | Prologue | Data | End | Error:
+    """Raises MalformedMessage."""
     try:
         return _ADAPTER.validate_json(payload)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise MalformedMessage("Frame", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise malformed("Frame", error) from None
 
 
 class FrameBatch(WireModel):

@@ -1,5 +1,5 @@
-"""The one table of channels: subject, message, answer, who sends, who receives. AsyncAPI and the
-conformance suite are made from it."""
+"""The one table of channels: subject, message, answer, who sends, who receives. AsyncAPI, the
+permissions and the conformance suite are made from it."""
 
 from __future__ import annotations
 
@@ -28,46 +28,31 @@ class Channel:
     reply: type[WireModel] | None = None
     note: str = ""
 
+    @property
+    def pattern(self) -> str:
+        """The address as one subject with wildcards."""
+        return ".".join(
+            "*" if part.startswith("{") or part == BATCH else part for part in self.address.split(".")
+        )
+
 
 def _channel(
     name: str,
     address: str,
     kind: Kind,
-    message: type[WireModel],
+    message: type[WireModel] | TypeAdapter[Any],
     senders: str,
     receivers: str,
     reply: type[WireModel] | None = None,
     note: str = "",
 ) -> Channel:
-    return Channel(
-        name,
-        f"{ROOT}.{address}",
-        kind,
-        message,
-        message.__name__,
-        tuple(senders.split()),
-        tuple(receivers.split()),
-        reply,
-        note,
-    )
+    message_name = "Frame" if isinstance(message, TypeAdapter) else message.__name__
+    from_, to = tuple(senders.split()), tuple(receivers.split())
+    return Channel(name, f"{ROOT}.{address}", kind, message, message_name, from_, to, reply, note)
 
 
 _EVERY_SERVICE = " ".join(get_args(Service))
 _FRAME: TypeAdapter[Any] = TypeAdapter(frames.Frame)
-
-
-def _frames(name: str, address: str, senders: str, receivers: str, note: str) -> Channel:
-    return Channel(
-        name,
-        f"{ROOT}.{address}",
-        "frames",
-        _FRAME,
-        "Frame",
-        tuple(senders.split()),
-        tuple(receivers.split()),
-        None,
-        note,
-    )
 
 
 CHANNELS: tuple[Channel, ...] = (
@@ -94,9 +79,10 @@ CHANNELS: tuple[Channel, ...] = (
         "gateway.{requestId}",
         "handoff",
         handoffs.GatewayHandoff,
-        "input_guardrails",
+        "input_guardrails edge_api",
         "llm_gateway",
         handoffs.Ack,
+        "From the edge itself in plain gateway mode.",
     ),
     _channel(
         "guardOut",
@@ -128,22 +114,26 @@ CHANNELS: tuple[Channel, ...] = (
         handoffs.Ack,
         "The ack carries the queue length.",
     ),
-    _frames(
+    _channel(
         "frames",
         "frames.{gateway}.{guard}.{requestId}",
+        "frames",
+        _FRAME,
         "engine_worker llm_gateway",
         "output_guardrails llm_gateway",
-        "The gateway listens in on the same message. A cached answer is sent here by the gateway.",
-    ),
-    _frames(
-        "reply",
-        "reply.{edge}.{requestId}",
-        "output_guardrails prompt_builder input_guardrails llm_gateway inference_router",
-        "edge_api",
-        "The filtered answer; any stop's error; held notes.",
+        note="The gateway listens in on the same message. A cached answer is sent here by the gateway.",
     ),
     _channel(
-        "frames_together",
+        "reply",
+        "reply.{edge}.{requestId}",
+        "frames",
+        _FRAME,
+        "output_guardrails prompt_builder input_guardrails llm_gateway inference_router engine_worker",
+        "edge_api",
+        note="The filtered answer; any stop's error; held notes.",
+    ),
+    _channel(
+        "framesTogether",
         f"frames.{{gateway}}.{{guard}}.{BATCH}",
         "frames",
         frames.FrameBatch,
@@ -152,11 +142,11 @@ CHANNELS: tuple[Channel, ...] = (
         note="Frames of several requests at one moment, where both leases say that it is understood.",
     ),
     _channel(
-        "replies_together",
+        "repliesTogether",
         f"reply.{{edge}}.{BATCH}",
         "frames",
         frames.FrameBatch,
-        "output_guardrails",
+        "output_guardrails llm_gateway",
         "edge_api",
         note="The same, for the filtered answers.",
     ),
@@ -175,7 +165,7 @@ CHANNELS: tuple[Channel, ...] = (
         "broadcast",
         frames.Cancel,
         "edge_api llm_gateway output_guardrails",
-        "prompt_builder input_guardrails llm_gateway inference_router engine_worker output_guardrails",
+        _EVERY_SERVICE,
         frames.CancelAck,
         "Every holder of a part of the request answers.",
     ),

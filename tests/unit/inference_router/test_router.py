@@ -117,7 +117,7 @@ async def answer_tokens(bus: MemoryBus, reply: TokensReply | None) -> list[str]:
         if reply:
             spawn(bus.publish(message.reply, reply.encode()))
 
-    await bus.subscribe(subjects.TOKENS_ALL, on_message, queue="engine_worker")
+    await bus.subscribe(subjects.tokens("*", "*"), on_message, queue="engine_worker")
     return asked
 
 
