@@ -91,13 +91,6 @@ class Actor(Intake, Generic[H]):
         while tasks := [baton.task for baton in self._held.values() if baton.task]:
             await asyncio.wait(tasks)
 
-    async def fail_all(self, error: ErrorBody) -> None:
-        """A crash of what stands behind this actor: every held request gets `error`."""
-        for baton in list(self._held.values()):
-            await baton.context.fail(error)
-            if baton.task:
-                baton.task.cancel()
-
     def _on_message(self, message: BusMessage) -> None:
         verdict = self._judge(message)
         if isinstance(verdict, Ack):
@@ -166,10 +159,9 @@ class Actor(Intake, Generic[H]):
         try:
             if not self._ack_by_handler and baton.message.is_news_to_edge:
                 await context.note_held()
-            async with self._turns:
+            async with asyncio.timeout(context.remaining_seconds()), self._turns:
                 self._note_wait(baton)
-                async with asyncio.timeout(context.remaining_seconds()):
-                    await self._handle(context, baton.message)
+                await self._handle(context, baton.message)
         except asyncio.CancelledError:
             status = "cancelled"
             if baton.cancelled_because is None:  # not a cancel of the request: this process is ending

@@ -5,7 +5,6 @@ A cancel is broadcast on `cancel.RID`; each holder stops its part and acks. Only
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from baton_common.bus import Bus, BusMessage, Subscription
 from baton_common.clock import Clock
 from baton_common.errors import BusError
+from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.frames import Cancel, CancelAck
@@ -39,7 +39,6 @@ class CancelTree:
         self._clock = clock
         self._holders: dict[str, list[OnCancel]] = {}
         self._early: OrderedDict[str, tuple[float, Cancel]] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -95,16 +94,14 @@ class CancelTree:
         return cancel if cancel and is_fresh and cancel.run_id == run_id else None
 
     def _begin(self, parts: list[OnCancel], cancel: Cancel, reply: str) -> None:
-        task = asyncio.create_task(self._stop(parts, cancel, reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        spawn(self._stop(parts, cancel, reply))
 
     async def _stop(self, parts: list[OnCancel], cancel: Cancel, reply: str) -> None:
         freed: int | None = None
         for part in parts:
             try:
                 blocks = await part(cancel)
-            except Exception:
+            except Exception:  # whatever one part says: the others are stopped all the same
                 log.exception("cancel of %s failed in part", cancel.request_id)
                 continue
             if blocks is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from baton_common.cancels import OnCancel
 from baton_common.errors import BusError, BusUnavailable
-from baton_common.handoff import hand_on
+from baton_common.handoff import ACK_SECONDS, hand_on
 from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
 from baton_contracts.base import WireModel
@@ -16,6 +16,7 @@ from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Error, Held, encode_frame
 from baton_contracts.handoffs import Ack
+from baton_contracts.spans import AttributeValue
 from baton_contracts.subjects import Service
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class RequestContext:
         self.spans = spans
         self.on_cancel: OnCancel | None = None
         """Set by a handler that has something better to do on cancel than to be stopped."""
-        self.attributes: dict[str, str | bool | int | float | tuple[str, ...]] = {}
+        self.attributes: dict[str, AttributeValue] = {}
         """Attributes of this stop's own span."""
         self._acknowledge: Callable[[Ack], None] | None = None
 
@@ -66,7 +67,7 @@ class RequestContext:
         *,
         to: Service,
         attempt: int | None = None,
-        ack_seconds: float = 2.0,
+        ack_seconds: float = ACK_SECONDS,
     ) -> Ack:
         """Hands the request to the group of `to`. Raises RequestFailed with the error for the client."""
         with self.spans.span("hand_on", to=to) as span:
@@ -91,10 +92,6 @@ class RequestContext:
         if acknowledge:
             acknowledge(ack)
 
-    @property
-    def acknowledged(self) -> bool:
-        return self._acknowledge is None
-
     async def note_held(self) -> None:
         """Tells the edge who holds the baton now, so it knows whose silence to watch."""
         note = Held(request_id=self.request_id, sender=self.node.instance, stop=self.node.service)
@@ -107,7 +104,7 @@ class RequestContext:
         """The request ends here, with this error for the client. If the sender still waits for the ack, it
         gets the error instead. Where the bus is away, it is told when that is back: nobody else will."""
         error = error if error.stop else error.model_copy(update={"stop": self.node.service})
-        if not self.acknowledged:
+        if self._acknowledge:
             self.acknowledge(Ack(verdict="refused", instance=self.node.instance, error=error))
             return
         frame = Error(

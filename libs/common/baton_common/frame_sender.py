@@ -6,7 +6,7 @@ Owns one ring buffer a stream, freed some seconds after the stream's end (a rece
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -71,8 +71,8 @@ class FrameOutbox:
         self._bus = bus
         self._instance = instance
         self._post = FramePost(bus, read_batches or _nobody)
-        self._streams: OrderedDict[tuple[str, int], FrameStream] = OrderedDict()
-        self._ended: deque[tuple[str, int]] = deque()
+        self._streams: dict[tuple[str, int], FrameStream] = {}
+        self._ended: deque[FrameStream] = deque()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -94,9 +94,12 @@ class FrameOutbox:
             return
         stream.is_open = False
         self._post.num_streams -= 1
-        self._ended.append((stream.request_id, stream.attempt))
+        self._ended.append(stream)
         while len(self._ended) > KEPT_STREAMS:
-            self._streams.pop(self._ended.popleft(), None)
+            oldest = self._ended.popleft()
+            key = oldest.request_id, oldest.attempt
+            if self._streams.get(key) is oldest:  # else its id was used again
+                del self._streams[key]
 
     def _on_message(self, message: BusMessage) -> None:
         if not message.reply:

@@ -99,7 +99,7 @@ class LeaseBoard:
         return unwatch
 
     def lives(self, instance: str) -> bool:
-        """Whether it was heard, and not lost since."""
+        """Whether it was heard, and not found silent or gone since."""
         peer = self._peers.get(instance)
         return peer is not None and peer.lease is not None
 
@@ -112,11 +112,6 @@ class LeaseBoard:
         """The last word of each instance that takes requests now."""
         leases = [peer.lease for peer in self._peers.values() if peer.lease]
         return [lease for lease in leases if lease.service == service and lease.state == "ready"]
-
-    def is_alive(self, instance: str) -> bool:
-        """It was heard, and not found silent or gone since."""
-        peer = self._peers.get(instance)
-        return peer is not None and peer.lease is not None
 
     def ready_instances(self, service: Service) -> list[str]:
         return [lease.instance for lease in self.ready(service)]

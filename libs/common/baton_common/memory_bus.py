@@ -84,10 +84,10 @@ class MemoryBus:
             if not answer.done():
                 answer.set_result(message.payload)
 
+        if not self.online:
+            raise BusUnavailable(subject)
         subscription, inbox = await self._open_inbox(settle)
         try:
-            if not self.online:
-                raise BusUnavailable(subject)
             if not self._deliver(BusMessage(subject, payload, inbox)):
                 raise NoResponders(subject)
             async with asyncio.timeout(timeout):
@@ -106,6 +106,8 @@ class MemoryBus:
             if len(answers) >= enough:
                 done.set()
 
+        if not self.online:
+            raise BusUnavailable(subject)
         subscription, inbox = await self._open_inbox(collect)
         try:
             if self._deliver(BusMessage(subject, payload, inbox)):

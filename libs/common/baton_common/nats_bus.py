@@ -111,7 +111,7 @@ class NatsBus:
         try:
             await self._client.publish(subject, payload, reply=reply)
         except nats.errors.Error as error:
-            raise BusError(subject, str(error) or type(error).__name__) from error
+            raise _refused(subject, error) from error
 
     async def request(self, subject: str, payload: bytes, *, timeout: float) -> bytes:
         if not self._client.is_connected:
@@ -123,7 +123,7 @@ class NatsBus:
         except (nats.errors.TimeoutError, TimeoutError):
             raise BusTimeout(subject, timeout) from None
         except nats.errors.Error as error:
-            raise BusError(subject, str(error) or type(error).__name__) from error
+            raise _refused(subject, error) from error
 
     async def request_many(self, subject: str, payload: bytes, *, timeout: float, enough: int) -> list[bytes]:
         answers: list[bytes] = []
@@ -155,7 +155,7 @@ class NatsBus:
             await self._client.flush()
         except nats.errors.Error as error:
             await subscription.unsubscribe()
-            raise BusError(subject, str(error) or type(error).__name__) from error
+            raise _refused(subject, error) from error
         return subscription
 
     async def _subscribe(self, subject: str, on_message: OnMessage, *, queue: str) -> NatsSubscriptionHandle:
@@ -165,7 +165,7 @@ class NatsBus:
         try:
             subscription = await self._client.subscribe_straight(subject, deliver, queue=queue)
         except nats.errors.Error as error:
-            raise BusError(subject, str(error) or type(error).__name__) from error
+            raise _refused(subject, error) from error
         return NatsSubscriptionHandle(subscription)
 
     async def publish_durable(
@@ -179,6 +179,8 @@ class NatsBus:
                         await self.jetstream.publish(
                             subject, payload, timeout=min(2.0, timeout), headers=headers
                         )
+                    except nats.errors.MaxPayloadError as error:  # no later try will do
+                        raise _refused(subject, error) from error
                     except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
                         log.warning("%s: not stored yet (%s)", subject, error or type(error).__name__)
                         await asyncio.sleep(0.1)
@@ -196,3 +198,7 @@ class NatsBus:
             except (nats.errors.Error, TimeoutError) as error:
                 log.debug("flush at close: %s", error)
             await self._client.close()
+
+
+def _refused(subject: str, error: nats.errors.Error) -> BusError:
+    return BusError(subject, str(error) or type(error).__name__)

@@ -94,7 +94,7 @@ class StraightClient(Client):
             return
         try:
             deliver(subject.decode(), data, reply.decode())
-        except Exception:
+        except Exception:  # one listener's fault is not the connection's
             log.exception("callback of %s failed", subject.decode())
 
     def _answered(self, inbox: str, data: bytes, headers: bytes | None) -> None:

@@ -53,14 +53,13 @@ class Node:
         self.cancels = CancelTree(bus, service, self.instance, self.clock)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
         self._actors: list[Inbox] = []
-        self._beat: asyncio.Task[None] | None = None
         self._supervised: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await self.leases.start()
         await self.cancels.start()
         await self._discovery.start()
-        self._beat = asyncio.create_task(leases.beat(self.bus, self._lease, self.leases, self.clock))
+        self.supervise("the lease", lambda: leases.beat(self.bus, self._lease, self.leases, self.clock))
 
     def add(self, actor: Inbox) -> None:
         self._actors.append(actor)
@@ -90,7 +89,7 @@ class Node:
             self.log.warning("%d requests were not finished within %.0f s", self.num_held, seconds)
 
     async def stop(self) -> None:
-        for task in (*self._supervised, *([self._beat] if self._beat else [])):
+        for task in self._supervised:
             task.cancel()
         self.state = "gone"
         await leases.say(self.bus, self._lease())
@@ -127,7 +126,7 @@ async def _keep_running(name: str, run: Callable[[], Awaitable[None]], log: logg
         started = asyncio.get_running_loop().time()
         try:
             await run()
-        except Exception:
+        except Exception:  # supervision: whatever it was, it is told and the work goes on
             log.exception("%s failed; starting it again in %.1f s", name, delay)
         else:
             return

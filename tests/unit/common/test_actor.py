@@ -327,17 +327,18 @@ async def test_a_cancel_of_another_attempt_does_not_touch_this_one(rig: Rig) -> 
     assert actor.num_held == 1
 
 
-async def test_a_crash_behind_the_actor_answers_all_it_held(rig: Rig) -> None:
+async def test_a_request_whose_deadline_passes_in_the_mailbox_ends_there(rig: Rig) -> None:
     async def wait(context: RequestContext, message: PromptHandoff) -> None:
         await asyncio.Event().wait()
 
-    actor = await rig.start(wait)
-    for _ in range(3):
-        await rig.hand(make_envelope())
-    failure = RequestFailed.because("stop_failed", "The engine died.", stop="prompt_builder").error
-    await actor.fail_all(failure)
-    await eventually(lambda: actor.num_held == 0)
-    assert {error.error.message for error in rig.errors} >= {"The engine died."}
+    actor = await rig.start(wait, InboxLimits(concurrency=1, mailbox=1))
+    await rig.hand(make_envelope())
+    await rig.hand(late := make_envelope(seconds=0.05))
+    await eventually(lambda: bool(rig.errors))
+    assert [(error.request_id, error.error.code) for error in rig.errors] == [
+        (late.request_id, "deadline_exceeded")
+    ]
+    assert actor.num_held == 1
 
 
 async def test_drain_finishes_what_is_held_and_takes_nothing_new(rig: Rig) -> None:

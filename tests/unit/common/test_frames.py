@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from baton_common.errors import StreamBroken
 from baton_common.frame_inbox import FrameInbox, FrameQueue, QueueOverflow
-from baton_common.frame_sender import RING_FRAMES, FrameOutbox, FrameStream
+from baton_common.frame_sender import KEPT_STREAMS, RING_FRAMES, FrameOutbox, FrameStream
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
-from baton_contracts.frames import Data, End, Usage, encode_frame
+from baton_contracts.frames import Data, End, Resend, Resent, Usage, encode_frame
 
 RID = "c" * 32
 SENDER = "engine_worker-00000001"
@@ -149,3 +149,17 @@ async def test_a_closed_queue_leaves_nothing_behind() -> None:
     queue.close()
     queue.close()
     assert inbox.num_open == 0
+
+
+async def test_an_id_that_is_used_again_keeps_the_frames_of_its_own_time() -> None:
+    """The ring of the first use is dropped once enough others have ended, that of the second is not."""
+    bus = MemoryBus()
+    outbox, first = await sender(bus)
+    outbox.ended(first)
+    again = outbox.open(first.subject, RID, 1)
+    await again.send(data(0))
+    for number in range(KEPT_STREAMS):
+        outbox.ended(outbox.open(first.subject, f"{number:032x}", 1))
+    ask = Resend(attempt=1, first_seq=0).encode()
+    answer = Resent.decode(await bus.request(subjects.resend(SENDER, RID), ask, timeout=1))
+    assert [frame.seq for frame in answer.frames] == [0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from baton_common.leases import LeaseBoard
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.heartbeats import Lease, State
-from tests.support.relay import HandClock, eventually
+from tests.support.relay import HandClock, eventually, running_node
 
 PEER = "engine_worker-00000001"
 
@@ -104,5 +106,21 @@ async def test_who_left_with_closed_books_is_told_apart_from_who_was_lost() -> N
     board.watch(PEER, lost.append)
     lease = Lease(service="engine_worker", instance=PEER, state="gone", books_closed=True)
     await bus.publish(subjects.lease(PEER), lease.encode())
-    await eventually(lambda: not board.is_alive(PEER))
+    await eventually(lambda: not board.lives(PEER))
     assert (lost, closed) == ([PEER], [PEER])
+
+
+async def test_a_watcher_that_fails_does_not_end_the_lease(caplog: pytest.LogCaptureFixture) -> None:
+    clock, bus = HandClock(), MemoryBus()
+    beats: list[str] = []
+    await bus.subscribe(subjects.LEASE_ALL, lambda message: beats.append(message.subject))
+
+    def fail(instance: str) -> None:
+        raise ValueError(instance)
+
+    async with running_node(bus, "prompt_builder", clock=clock.clock) as node:
+        node.leases.watch("never-seen", fail)
+        clock.move(60)
+        await eventually(lambda: "the lease failed" in caplog.text)
+        told = len(beats)
+        await eventually(lambda: len(beats) > told)
