@@ -60,12 +60,11 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
             node.log.error("%s does not start: %s", settings.model, error or "the warm-up took too long")
             raise SystemExit(1) from None
         await outbox.start()
-        dialect = dialect_of(engine.tokenizer.chat_template_source, settings.model, settings.tool_format)
+        dialect = dialect_of(engine.tokenizer.chat_template_source, settings.stated_tool_format)
         tokens = PromptTokens(engine, dialect)
         ends = RecentEnds(bus, node.leases, node.clock)
         bound = settings.answer_bound
-        parts = WorkerParts(engine, outbox, bridge, heartbeat, dialect, tokens, ends, bound)
-        worker = Worker(parts)
+        worker = Worker(WorkerParts(engine, outbox, bridge, heartbeat, dialect, tokens, ends, bound))
         actor = Actor(
             node,
             subject=subjects.engine_all(node.instance),

@@ -9,11 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from baton_common.catalog import ToolFormat, load_catalog
-
-ToolFormatChoice = Literal["auto", "hermes", "llama3_json", "pythonic"]
+from baton_common.catalog import ToolFormat
 
 _TOOLS = re.compile(r"\btools\b")
 _EFFORT = re.compile(r"\b(enable_thinking|reasoning_effort)\b")
@@ -33,18 +30,12 @@ class Dialect:
     takes_effort: bool = False
 
 
-def dialect_of(template: str, model: str, chosen: ToolFormatChoice = "auto") -> Dialect:
-    """`chosen` by the operator wins, then the catalog's word on this model, then what the template says."""
-    stated = chosen if chosen != "auto" else _catalog_says(model)
+def dialect_of(template: str, stated: ToolFormat | None = None) -> Dialect:
+    """`stated` by the operator or the catalog wins over what the template says."""
     found = next(_formats_in(template), None) if _TOOLS.search(template) else None
     shows = found is not None or (stated is not None and _TOOLS.search(template) is not None)
     thinks = "<think>" in template or "</think>" in template
     return Dialect(stated or found or "hermes", shows, thinks, _EFFORT.search(template) is not None)
-
-
-def _catalog_says(model: str) -> ToolFormat | None:
-    known = load_catalog().models.get(model)
-    return known.tool_format if known else None
 
 
 def _formats_in(template: str) -> Iterator[ToolFormat]:

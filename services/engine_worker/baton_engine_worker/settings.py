@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from baton_common.catalog import DEFAULT_MAX_TOKENS, catalog_of
+from baton_common.catalog import DEFAULT_MAX_TOKENS, CatalogModel, ToolFormat, catalog_or_exit
 from baton_common.settings import ServiceSettings
 from baton_engine import EngineConfig, NgramSpeculation
-from baton_engine_worker.dialect import ToolFormatChoice
 
 _MB = 1024 * 1024
 
@@ -23,14 +23,14 @@ class Settings(ServiceSettings):
     default_max_tokens: int | None = Field(default=None, ge=1)
     """Bound of an answer whose client gave none; the context may leave less. Else the catalog's word on this
     model, else 1024."""
-    tool_format: ToolFormatChoice = "auto"
+    tool_format: Literal["auto", "hermes", "llama3_json", "pythonic"] = "auto"
     """How the model writes tool calls, where neither the catalog nor its chat template tells."""
     engine_dtype: str = "auto"
     engine_device: str = "auto"
     engine_backend: str = "auto"
     """auto, native or torch: whose kernels compute the steps."""
     engine_quantization: str | None = None
-    """int8, or nothing: weights in signed bytes (native kernels only)."""
+    """int8, int4, or nothing: how narrow weights are kept (fast in the native kernels)."""
     engine_kv_dtype: str = "auto"
     """auto (the model's), bfloat16, float32 or int8: what keys and values are kept in."""
     engine_threads: int | None = Field(default=None, ge=1)
@@ -56,8 +56,18 @@ class Settings(ServiceSettings):
 
     @property
     def answer_bound(self) -> int:
-        known = catalog_of(self.home).models.get(self.model)
+        known = self._in_catalog
         return self.default_max_tokens or (known and known.default_max_tokens) or DEFAULT_MAX_TOKENS
+
+    @property
+    def stated_tool_format(self) -> ToolFormat | None:
+        """The operator's word, else the catalog's."""
+        known = self._in_catalog
+        return self.tool_format if self.tool_format != "auto" else known and known.tool_format
+
+    @cached_property
+    def _in_catalog(self) -> CatalogModel | None:
+        return catalog_or_exit(self.home).models.get(self.model)
 
     @property
     def path(self) -> Path:
