@@ -25,6 +25,9 @@ from baton_engine.structured.output import (
 MAX_CALLS: Final = 16
 """Of one answer: a weak model could call for ever."""
 ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
+_SAYS_WHAT_MORE: Final = frozenset(
+    {"additionalProperties", "unevaluatedProperties", "propertyNames", "$ref", "allOf", "anyOf", "oneOf"}
+)
 
 
 def constraint(
@@ -210,6 +213,6 @@ def _schema(tool: Mapping[str, Any]) -> dict[str, Any]:
             f"of the parameters of {tool['name']}, properties must be an object and required a list of names."
         )
     closed = {"type": "object", "properties": {}} | schema
-    if not {"additionalProperties", "unevaluatedProperties", "$ref", "allOf", "anyOf", "oneOf"} & set(closed):
+    if not _SAYS_WHAT_MORE & set(closed):
         closed["additionalProperties"] = False
     return closed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import Any
 
+import jsonschema
 import pytest
 
 from baton_engine import InvalidParameter
@@ -61,6 +64,39 @@ def test_what_it_takes(
         assert not takes(grammars, text, **structure), text
 
 
+NAMES = {"type": "object", "additionalProperties": {"type": "integer"}}
+TRANSLATED: list[Any] = [
+    NAMES | {"propertyNames": {"type": "string"}},
+    NAMES | {"propertyNames": {"type": "string", "enum": ["a", "b"]}, "required": ["a"]},
+    NAMES | {"propertyNames": {"pattern": "^[ab]$"}},
+    {"propertyNames": {"enum": ["a", "b"]}, "properties": {"a": {"type": "string"}, "c": {}}},
+    {"propertyNames": {"enum": ["a"]}, "properties": {"c": {}}, "additionalProperties": False},
+    {
+        "properties": {"a": {"type": "integer"}, "b": {}, "c": {}},
+        "dependentRequired": {"a": ["b"], "b": ["c"]},
+    },
+    {"anyOf": [{"not": {}}, {"type": "integer"}]},
+    {"properties": {"a": {"not": True}, "b": {"type": "integer"}}},
+]
+
+
+@pytest.mark.parametrize("schema", TRANSLATED, ids=json.dumps)
+def test_what_is_said_in_other_words_means_the_same(grammars: GrammarCompiler, schema: Any) -> None:
+    """By the `jsonschema` package, over all small objects of three names; in the order that the mask takes."""
+    judge = jsonschema.Draft202012Validator(schema)
+    objects = [
+        dict(zip(names, values, strict=True))
+        for count in range(4)
+        for names in itertools.combinations("abc", count)
+        for values in itertools.product([1, "x"], repeat=count)
+    ]
+    for value in (*objects, 1, "a", None, []):
+        pairs = itertools.permutations(value.items()) if isinstance(value, dict) else ()
+        spelled = [json.dumps(dict(order)) for order in pairs] or [json.dumps(value)]
+        taken = any(takes(grammars, text, json_schema=schema) for text in spelled)
+        assert taken == judge.is_valid(value), value
+
+
 def test_whitespace_in_json_is_bounded(grammars: GrammarCompiler) -> None:
     assert takes(grammars, '{ "a" : [ 1 , 2 ] }', json_object=True)
     for text in ('{  "a": 1}', '{"a":  1}', '{\n"a": 1}', ' {"a": 1}', '{"a": 1} ', '{"a": 1,\t"b": 2}'):
@@ -79,6 +115,8 @@ def test_a_schema_can_not_change_the_layout(grammars: GrammarCompiler) -> None:
         ({"json_schema": {"type": "string", "format": ["date"]}}, "format"),
         ({"json_schema": {"not": {"type": "string"}}}, '["not"]'),
         ({"json_schema": {"type": "array", "uniqueItems": True}}, "uniqueItems"),
+        ({"json_schema": {"propertyNames": {"maxLength": 3}}}, "propertyNames"),
+        ({"json_schema": {"dependentRequired": {"a": "b"}}}, "dependentRequired"),
         ({"json_schema": {"$ref": "#/$defs/nowhere"}}, "nowhere"),
         ({"json_schema": {"$ref": "http://127.0.0.1:1/x.json"}}, "127.0.0.1"),
         ({"json_schema": False}, "Unsatisfiable"),
