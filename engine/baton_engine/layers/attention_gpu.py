@@ -2,8 +2,7 @@
 one.
 
     fused   never writes the scores to memory. It takes bfloat16 and float16, no sliding window, and K and V
-    in one
-            piece: a chunk's pages are gathered first, once a layer
+            in one piece: a chunk's pages are gathered first, once a layer
     paged   reads K and V in their pages (`paged_decode_triton.py`); without it they are gathered, as in the
     reference
 

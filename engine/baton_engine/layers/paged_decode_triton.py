@@ -5,7 +5,7 @@
 
 A program handles one request, one KV head and one part of the context (a split), with the KV head's query
 heads as the rows of its products; sums are kept in float32. Import it only where Triton is; whether it is
-used is decided by a trial beside the reference: `attention_gpu.why_not_paged`.
+used is decided by a trial beside the reference: `attention_gpu.paged_trial`.
 """
 
 from __future__ import annotations

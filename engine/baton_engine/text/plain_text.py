@@ -74,10 +74,11 @@ class PlainTextEncoder:
         return [self._true_ids.get(token_id, token_id) for token_id in ids] if self._true_ids else ids
 
 
-def any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Matches any of `texts`, the longest first; nothing at all if there are none."""
+def any_of(texts: Iterable[str], *, prefix: str = "", suffix: str = "") -> re.Pattern[str]:
+    """Matches any of `texts`, the longest first, between two patterns; nothing at all if there are none."""
     longest_first = sorted((text for text in texts if text), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+    choice = "|".join(map(re.escape, longest_first)) or r"(?!)"
+    return re.compile(f"{prefix}(?:{choice}){suffix}")
 
 
 def _rebuilt(

@@ -23,6 +23,7 @@ from typing import Final
 from jinja2 import nodes
 
 from baton_engine.errors import RequestRejected
+from baton_engine.text.plain_text import any_of
 
 # Methods and filters whose arguments are searched for, not written out. Of `replace`, only the first.
 _SEARCHING: Final = frozenset(
@@ -52,10 +53,10 @@ class TemplateMarks:
     def __init__(self, control_tokens: Mapping[str, int]) -> None:
         self._nonce = secrets.token_hex(16)
         self._ids = dict(control_tokens)
-        self._control = _any_of(self._ids)
+        self._control = any_of(self._ids)
         self._halves = _role_halves(self._ids)
-        self._before_role = _any_of({before for before, _ in self._halves}, suffix=r"\Z")
-        self._after_role = _any_of({after for _, after in self._halves}, prefix=r"\A")
+        self._before_role = any_of({before for before, _ in self._halves}, suffix=r"\Z")
+        self._after_role = any_of({after for _, after in self._halves}, prefix=r"\A")
         self._mark = re.compile(self._mark_of(r"(\d+)"))
         role = "|".join(_ROLES)
         self._role = re.compile(
@@ -124,13 +125,6 @@ def cut_behind(pieces: list[Piece], text: str) -> list[Piece]:
         "messages",
         "The model's chat template does not write the last message as it is.",
     )
-
-
-def _any_of(texts: Mapping[str, int] | set[str], *, prefix: str = "", suffix: str = "") -> re.Pattern[str]:
-    """Matches any of `texts`, the longest first; nothing at all if there are none."""
-    longest_first = sorted(texts, key=len, reverse=True)
-    choice = "|".join(re.escape(text) for text in longest_first) or r"(?!)"
-    return re.compile(f"{prefix}(?:{choice}){suffix}")
 
 
 def _role_halves(control_tokens: Mapping[str, int]) -> set[tuple[str, str]]:

@@ -54,10 +54,6 @@ class Tokenizer:
         return cls(read_tokenizer_files(path))
 
     @property
-    def has_chat_template(self) -> bool:
-        return self._template is not None
-
-    @property
     def chat_template_source(self) -> str:
         """The template's own text, with all its variants: it tells how its model was taught to write."""
         return "\n".join(self._template.sources.values()) if self._template else ""

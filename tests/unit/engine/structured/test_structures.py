@@ -82,7 +82,7 @@ TRANSLATED: list[Any] = [
 
 @pytest.mark.parametrize("schema", TRANSLATED, ids=json.dumps)
 def test_what_is_said_in_other_words_means_the_same(grammars: GrammarCompiler, schema: Any) -> None:
-    """By the `jsonschema` package, over all small objects of three names; in the order that the mask takes."""
+    """By the `jsonschema` package, over all small objects of three names, in an order that it takes."""
     judge = jsonschema.Draft202012Validator(schema)
     objects = [
         dict(zip(names, values, strict=True))
