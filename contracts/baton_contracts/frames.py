@@ -37,7 +37,8 @@ class FrameBase(WireModel):
 
 
 class Held(FrameBase):
-    """A stop took the baton. Unnumbered; losing one is harmless."""
+    """A stop took the baton. Unnumbered; losing one is harmless. To the edge from the stop itself; to the
+    output guardrails from the gateway, when another engine took an answer over and may be silent at first."""
 
     kind: Literal["held"] = Field(default="held")
     seq: int = -1

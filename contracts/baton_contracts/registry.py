@@ -121,7 +121,8 @@ CHANNELS: tuple[Channel, ...] = (
         _FRAME,
         "engine_worker llm_gateway",
         "output_guardrails llm_gateway",
-        note="The gateway listens in on the same message. A cached answer is sent here by the gateway.",
+        note="The gateway listens in. It sends here what comes from a cache or another server, the word "
+        "that another engine took an answer over, and the error that ends one.",
     ),
     _channel(
         "reply",

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from baton_contracts.prompt import Sampling
+from baton_common.bus import BusMessage
+from baton_contracts import subjects
+from baton_contracts.frames import decode_frame
+from baton_contracts.prompt import Sampling, StructuredOutput
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import Running, Stage, settled
 
@@ -61,6 +64,36 @@ async def test_cut_after_every_token_the_answer_is_whole_and_billed_once(
     ]
     assert stage.records[0].error_code == "stop_failed"
     await settled(lambda: not first.running and not second.running)
+
+
+async def test_a_second_replica_may_compile_a_grammar_first(
+    memory_stage: Stage,
+) -> None:
+    """The guard hears that there is one before it begins: its patience with a lost engine is over then."""
+    stage = memory_stage
+    told: list[tuple[str, int]] = []
+
+    def on_frame(message: BusMessage) -> None:
+        frame = decode_frame(message.payload)
+        if frame.attempt == 2:
+            told.append((frame.kind, frame.attempt))
+
+    await stage.sender.subscribe(f"{subjects.ROOT}.frames.*.*.*", on_frame)
+    structured = StructuredOutput(kind="regex", text="[a-z ]+", param="regex")
+    request_id, first, second, _ = await begun(stage, 2, sampling=Sampling(structured=structured))
+    second.grammars_wait = True
+    first.script = Script(error_after=2)
+    first.step()
+    await settled(lambda: bool(told))
+    assert told == [("held", 2)]
+    assert not second.waiting
+    await settled(lambda: len(second.grammars) == 1)
+    second.grammars[0].set_result(None)
+    await settled(lambda: bool(second.waiting))
+    for _ in WORDS[2:]:
+        second.step()
+    heard = await stage.listen(request_id)
+    assert (heard.text, heard.error) == ("".join(WORDS), None)
 
 
 async def test_several_answers_go_on_each_at_its_place(memory_stage: Stage) -> None:

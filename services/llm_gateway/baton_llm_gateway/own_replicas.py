@@ -56,6 +56,8 @@ class OwnReplicas:
             return
         attempt.replica = replica
         self._rows.note_accepted(attempt)
+        if self._failed:
+            await self._telling.guard_of_successor(attempt)
         if cancel := self._audience.cancellation.cancel:  # it did not reach the replica
             self._telling.cancel_came_early = True
             await self._telling.engine(cancel.reason, attempt.number)

@@ -1,13 +1,13 @@
-"""What one request tells others of itself: an engine that its work is not wanted, the guard that nothing more
-comes. Said once, when the bus is there: whoever misses it all the same finds out by silence, or by a lease.
-What is heard is listening.py's.
+"""What one request tells others of itself: an engine that its work is not wanted, the guard that another one
+goes on or that nothing more comes. Said once, when the bus is there: whoever misses it all the same finds out
+by silence, or by a lease. What is heard is listening.py's.
 """
 
 from __future__ import annotations
 
 from baton_common.context import RequestContext
 from baton_contracts import subjects
-from baton_contracts.frames import Cancel, Error, encode_frame
+from baton_contracts.frames import Cancel, Error, Held, encode_frame
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.listening import CANCELLED
@@ -26,6 +26,17 @@ class Telling:
     async def engine(self, reason: str, attempt: int) -> None:
         cancel = Cancel(request_id=self._ctx.request_id, reason=reason, attempt=attempt)  # pyright: ignore[reportArgumentType]  # checked by pydantic
         await self._ctx.tell(subjects.cancel(self._ctx.request_id), cancel.encode())
+
+    async def guard_of_successor(self, attempt: Attempt) -> None:
+        """Another replica holds the request now, however long it is silent at first: a grammar may take it
+        many seconds. From here on we watch it, and the guard need only watch us."""
+        held = Held(
+            request_id=self._ctx.request_id,
+            attempt=attempt.number,
+            sender=self._ctx.node.instance,
+            stop="engine_worker",
+        )
+        await self._ctx.tell(self._way_out, encode_frame(held))
 
     async def guard(self, last: Attempt) -> None:
         """That nothing more comes, unless it knows that from the engine's own last frame. An End(cancelled)

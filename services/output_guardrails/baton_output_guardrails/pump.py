@@ -18,7 +18,7 @@ from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
 from baton_common.frame_sender import FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_contracts.frames import Cancel, Data, End, Error, FinishReason, Prologue, Usage
+from baton_contracts.frames import Cancel, Data, End, Error, FinishReason, Held, Prologue, Usage
 from baton_output_guardrails.answer_filter import Passed
 from baton_output_guardrails.answers import Answers
 from baton_output_guardrails.progress import DoesNotFit, Progress
@@ -31,7 +31,8 @@ class Patience:
     cancel: float = 2.0
     """For the engine's last word after a cancel."""
     takeover: float = 6.0
-    """For the gateway to go on elsewhere or give up, after an engine is gone. Longer than a lease."""
+    """For the gateway to go on elsewhere or give up, after an engine is gone. Longer than a lease. It ends
+    with the word that another one took the request: that one is the gateway's to watch."""
     stall: float = 2.0
     """Of silence before the sender is asked whether it sent more."""
 
@@ -81,6 +82,8 @@ class Pump:
         self._parked_end: End | None = None
         """An End(cancelled) that came before we knew whether the request or only an attempt was cancelled."""
         self._last_words: asyncio.TimerHandle | None = None
+        self._has_successor = False
+        """Another engine took the request and has not begun yet: what is heard of earlier ones is over."""
         self.tally = Tally()
 
     async def run(self) -> None:
@@ -141,7 +144,7 @@ class Pump:
             if not broken.lost:
                 text = f"Frames of {broken.sender} are missing and can't be had again. Try again."
                 await self._break_off(ErrorBody(code="stream_gap", message=text, stop="engine_worker"))
-            elif self._last_words is None:
+            elif self._last_words is None and not self._has_successor:
                 text = f"{broken.sender} vanished while it was answering. Try again."
                 self._arm(self._patience.takeover, "stop_lost", text)
         return None
@@ -156,10 +159,17 @@ class Pump:
                 await self._on_end(frame)
             case Error():
                 await self._on_error(frame)
-            case _:
-                pass
+            case Held():
+                self._on_successor()
+
+    def _on_successor(self) -> None:
+        self._has_successor = True
+        if self._stopping is None:
+            self._disarm()
+            self._parked_end = None
 
     async def _on_prologue(self, frame: Prologue) -> None:
+        self._has_successor = False
         self.tally.attempts.add(frame.attempt)
         self._prompt_tokens = frame.prompt_tokens or 0
         try:
@@ -197,6 +207,8 @@ class Pump:
 
     async def _on_end(self, frame: End) -> None:
         if frame.finish_reason == "cancelled" and self._stopping is None:
+            if self._has_successor:
+                return
             # An attempt that the gateway gave up; or a cancel that has not reached us yet.
             text = f"{frame.sender} was told to stop, and no other attempt followed."
             self._arm(self._patience.takeover, "stop_lost", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,7 @@ from baton_common.cancels import broadcast_cancel
 from baton_common.frame_sender import RING_FRAMES, FrameOutbox
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
-from baton_contracts.frames import Cancel, Data, End, Error, Prologue, encode_frame
+from baton_contracts.frames import Cancel, Data, End, Error, Held, Prologue, encode_frame
 from baton_contracts.handoffs import Ack, GuardOutHandoff
 from baton_contracts.heartbeats import Lease
 from tests.support.guard_bench import USAGE, Answer, Bench, guard_bench
@@ -302,6 +303,30 @@ async def test_a_vanished_engine_and_a_new_attempt(bench: Bench) -> None:
         await second.send(answer.data("Hello"))
         await second.send(answer.end())
         assert (await answer.text())[0] == "Hello"
+
+
+async def test_an_engine_that_took_over_may_be_silent_for_long(bench: Bench) -> None:
+    """A grammar takes it many seconds: the gateway, which knows that it is there, has said so."""
+    answer = await bench.open()
+    subject = subjects.frames(bench.gateway.instance, answer.ack.instance, answer.rid)
+    first = answer.attempt()
+    await first.send(answer.prologue())
+    await first.send(answer.data("Hel", 1))
+    held = Held(request_id=answer.rid, attempt=2, sender=bench.gateway.instance, stop="engine_worker")
+    await bench.bus.publish(subject, encode_frame(held))
+    await first.send(answer.end("cancelled"))  # its late last word; then a gap, and nobody there to mend it
+    gone = {"sender": "engine_worker-9", "attempt": 1, "seq": 5}
+    await bench.bus.publish(subject, encode_frame(answer.data("").model_copy(update=gone)))
+    patience_is_over = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, patience_is_over.set)  # the guard's own is 0.05 s
+    await patience_is_over.wait()
+    second = answer.attempt(2)
+    await second.send(answer.prologue(resumed=(1,)))
+    await second.send(answer.data("lo", 2))
+    await second.send(answer.end())
+    text, last = await answer.text()
+    assert (text, type(last)) == ("Hello", End)
+    assert bench.cancels == []
 
 
 async def test_a_vault_of_another_request_is_refused_before_anything_flows(bench: Bench) -> None:
