@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from baton_cli.reconcile.differences import differences
 from baton_cli.reconcile.evidence import Evidence
@@ -95,12 +95,6 @@ def of_witnesses(found: Evidence, *, since: float) -> Iterator[str]:
     for one in differences(found, since=since):
         if one.kind in COMPARED:
             yield f"{one.kind}: {one.request_id} {one.text}"
-
-
-def of_services(expected: Collection[str], answered: Collection[str]) -> Iterator[str]:
-    """Who does not answer can't say that it holds nothing."""
-    if missing := sorted({*expected} - {*answered}):
-        yield f"not at rest: {', '.join(missing)} did not say what they hold"
 
 
 def still_held(use: Mapping[str, AccountState]) -> dict[str, str]:

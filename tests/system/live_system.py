@@ -62,7 +62,8 @@ def environment_without_baton() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rest:
-    """What the system still holds, as its own counters say. All zero: nothing was left behind."""
+    """What the system still holds, as its own counters say. All zero, and each service has said so: nothing
+    was left behind."""
 
     running: float
     waiting: float
@@ -70,9 +71,12 @@ class Rest:
     in_flight: float
     held: Mapping[str, int]
     """Requests in the actors and cancellable parts, of each service that has any."""
+    silent: tuple[str, ...]
+    """Services that did not say what they hold."""
 
     def __bool__(self) -> bool:
-        return not (self.running or self.waiting or self.blocks_held or self.in_flight or self.held)
+        counters = (self.running, self.waiting, self.blocks_held, self.in_flight)
+        return not (any(counters) or self.held or self.silent)
 
 
 class LiveSystem:
@@ -240,15 +244,14 @@ class LiveSystem:
         return sum(float(found["value"]) for found in _SAMPLE.finditer(text) if found["name"] == name)
 
     def rest(self) -> Rest:
-        held = {
-            service: held for service, stats in self.stats().items() if (held := sum(stats.values()))
-        }  # fmt: skip
+        stats = self.stats()
         return Rest(
             running=self.metric("vllm:num_requests_running"),
             waiting=self.metric("vllm:num_requests_waiting"),
             blocks_held=self.metric("baton:kv_blocks_held"),
             in_flight=self.metric("baton:requests_in_flight"),
-            held=held,
+            held={service: held for service, counts in stats.items() if (held := sum(counts.values()))},
+            silent=tuple(service for service in SERVICES if service not in stats),
         )
 
     def wait_at_rest(self, *, seconds: float = 20) -> None:

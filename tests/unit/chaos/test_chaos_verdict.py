@@ -94,7 +94,7 @@ class Run:
         default_factory=lambda: {name: {"held": 0, "cancellable": 0} for name in SERVICES}
     )
     num_ready: int = 2
-    at_rest: bool = True
+    blocks_held: int = 0
     home: Path = Path()
 
     def write_books(self) -> None:
@@ -121,12 +121,9 @@ class ShotAt(LiveSystem):
     def wait_ready(self, *, seconds: float = 0.0) -> None:
         return None
 
-    def wait_at_rest(self, *, seconds: float = 0.0) -> None:
-        if not self._run.at_rest:
-            raise AssertionError("everything at rest; last seen: blocks_held=3")
-
     def metric(self, name: str) -> float:
-        return {"baton:replica_ready": self._run.num_ready}[name]
+        counters = {"baton:replica_ready": self._run.num_ready, "baton:kv_blocks_held": self._run.blocks_held}
+        return counters.get(name, 0)
 
     def stats(self) -> dict[str, dict[str, int]]:
         return self._run.stats
@@ -243,7 +240,11 @@ def leaked_money_of_a_limit(run: Run) -> None:
 
 
 def leaked_block(run: Run) -> None:
-    run.at_rest = False
+    run.blocks_held = 3
+
+
+def leaked_seat_in_a_service(run: Run) -> None:
+    run.stats["inference_router"] = {"held": 0, "cancellable": 1}
 
 
 def replica_that_stays_away(run: Run) -> None:
@@ -308,9 +309,10 @@ FAULTS: dict[Callable[[Run], None], tuple[str, ...]] = {
     record_that_nobody_takes: ("books: 3 records wait for after_answer",),
     leaked_seat_of_a_limit: ("limits: still held is {'use.key.k': '1 seats, 0 picos'}",),
     leaked_money_of_a_limit: ("limits: still held is {'use.key.k': '0 seats, 9 picos'}",),
-    leaked_block: ("rest: everything at rest; last seen: blocks_held=3",),
+    leaked_block: ("rest: not within 0 s: everything at rest",),
+    leaked_seat_in_a_service: ("rest: not within 0 s: everything at rest",),
     replica_that_stays_away: ("rest: not within 0 s: all replicas are ready",),
-    service_that_does_not_answer: ("not at rest: llm_gateway did not say what they hold",),
+    service_that_does_not_answer: ("rest: not within 0 s: everything at rest",),
     silent_stream: (f"hang: {LEFT} after 60 s (ReadTimeout)",),
     stream_that_stands_still_and_sends_keep_alives: (f"hang: {LEFT} after 121 s",),
     stream_that_the_edge_gave_up: (f"hang: {LEFT} after 120 s",),
