@@ -257,6 +257,10 @@ class Cancel(WireModel):
         default=None,
         description="The run that is meant. With it, a cancel that overtakes its request is remembered.",
     )
+    never_heard: bool = Field(
+        default=False,
+        description="Its gateway gave the attempt up before it heard that a replica has it: on no bill.",
+    )
 
 
 class CancelAck(WireModel):

@@ -154,7 +154,10 @@ class Actor(Intake, Generic[H]):
     async def _run(self, baton: _Baton[H]) -> None:
         context = baton.context
         request_id_var.set(context.request_id)
-        release = self._node.cancels.register(context.request_id, baton.stop, context.envelope.run_id)
+        envelope = context.envelope
+        release = self._node.cancels.register(
+            envelope.request_id, baton.stop, envelope.run_id, envelope.attempt
+        )
         status = "ok"
         try:
             if not self._ack_by_handler and baton.message.is_news_to_edge:

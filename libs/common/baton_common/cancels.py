@@ -38,7 +38,8 @@ class CancelTree:
         self._instance = instance
         self._clock = clock
         self._holders: dict[str, list[OnCancel]] = {}
-        self._early: OrderedDict[str, tuple[float, Cancel]] = OrderedDict()
+        self._early: OrderedDict[tuple[str, int | None], tuple[float, Cancel]] = OrderedDict()
+        """By request and attempt; None is the whole request."""
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -48,11 +49,14 @@ class CancelTree:
         if self._subscription:
             await self._subscription.unsubscribe()
 
-    def register(self, request_id: str, on_cancel: OnCancel, run_id: str = "") -> Callable[[], None]:
+    def register(
+        self, request_id: str, on_cancel: OnCancel, run_id: str = "", attempt: int = 1
+    ) -> Callable[[], None]:
         """Returns the function that takes the part out again; idempotent."""
         self._holders.setdefault(request_id, []).append(on_cancel)
-        if cancel := self._cancelled_before(request_id, run_id):
-            self._begin([on_cancel], cancel, reply="")
+        for meant in (None, attempt):
+            if cancel := self._cancelled_before(request_id, run_id, meant):
+                self._begin([on_cancel], cancel, reply="")
 
         def release() -> None:
             parts = self._holders.get(request_id, [])
@@ -74,22 +78,22 @@ class CancelTree:
         except MalformedMessage as error:
             log.warning("cancel ignored: %s", error)
             return
-        if cancel.run_id and cancel.attempt is None:
+        if cancel.run_id:
             self._remember(request_id, cancel)
         if parts := self._holders.get(request_id):
             self._begin(list(parts), cancel, message.reply)
 
     def _remember(self, request_id: str, cancel: Cancel) -> None:
         now = self._clock.monotonic()
-        self._early[request_id] = (now, cancel)
+        self._early[request_id, cancel.attempt] = (now, cancel)
         while self._early:
             oldest = next(iter(self._early))
             if len(self._early) <= _REMEMBERED and now - self._early[oldest][0] <= _REMEMBERED_SECONDS:
                 return
             del self._early[oldest]
 
-    def _cancelled_before(self, request_id: str, run_id: str) -> Cancel | None:
-        heard_at, cancel = self._early.get(request_id, (0.0, None))
+    def _cancelled_before(self, request_id: str, run_id: str, attempt: int | None) -> Cancel | None:
+        heard_at, cancel = self._early.get((request_id, attempt), (0.0, None))
         is_fresh = self._clock.monotonic() - heard_at <= _REMEMBERED_SECONDS
         return cancel if cancel and is_fresh and cancel.run_id == run_id else None
 

@@ -15,7 +15,9 @@ MEASURED_CHUNK_TOKENS = 32
 
 
 def remember_end(attempt: Attempt) -> None:
-    """Its ledger row, should the gateway be lost, or at once if it is."""
+    """Its ledger row, should the gateway be lost, or at once if it is. What is nobody's has none."""
+    if attempt.causes.is_nobodys:
+        return
     ctx, gateway, recent_ends = attempt.ctx, attempt.handoff.gateway, attempt.parts.recent_ends
     record = record_of(
         ctx.envelope,

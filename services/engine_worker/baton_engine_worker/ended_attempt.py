@@ -28,6 +28,11 @@ class Causes:
         return self.peer_lost and self.cancel is None
 
     @property
+    def is_nobodys(self) -> bool:
+        """Its gateway had given it up before it heard that anybody has it."""
+        return self.cancel is not None and self.cancel.never_heard
+
+    @property
     def goes_on_elsewhere(self) -> bool:
         return self.handed_back or (self.cancel is not None and self.cancel.attempt is not None)
 

@@ -85,9 +85,8 @@ class OwnReplicas:
             if replica := self._listener.begun_by(attempt):  # the word was lost on its way, not the request
                 return replica
             attempt.fail(failed.error)
-            await self._telling.engine(
-                "superseded", attempt.number
-            )  # a replica may have taken it all the same
+            # A replica may take it all the same, even later: one that was frozen finds it in its inbox.
+            await self._telling.engine("superseded", attempt.number, never_heard=True)
             return None
         return ack.instance
 

@@ -23,8 +23,14 @@ class Telling:
         self.cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
 
-    async def engine(self, reason: str, attempt: int) -> None:
-        cancel = Cancel(request_id=self._ctx.request_id, reason=reason, attempt=attempt)  # pyright: ignore[reportArgumentType]  # checked by pydantic
+    async def engine(self, reason: str, attempt: int, *, never_heard: bool = False) -> None:
+        cancel = Cancel(
+            request_id=self._ctx.request_id,
+            reason=reason,  # pyright: ignore[reportArgumentType]  # checked by pydantic
+            attempt=attempt,
+            run_id=self._ctx.envelope.run_id,
+            never_heard=never_heard,
+        )
         await self._ctx.tell(subjects.cancel(self._ctx.request_id), cancel.encode())
 
     async def guard_of_successor(self, attempt: Attempt) -> None:

@@ -297,6 +297,24 @@ async def test_a_cancel_that_overtakes_its_request_stops_it_too(rig: Rig) -> Non
     assert actor.num_held == 1
 
 
+async def test_a_cancel_of_an_attempt_that_overtakes_it_stops_no_other(rig: Rig) -> None:
+    started: list[int] = []
+
+    async def wait(context: RequestContext, message: PromptHandoff) -> None:
+        started.append(context.envelope.attempt)
+        await asyncio.Event().wait()
+
+    actor = await rig.start(wait)
+    envelope = make_envelope(run_id="11111111")
+    cancel = Cancel(request_id=envelope.request_id, reason="superseded", attempt=1, run_id="11111111")
+    await broadcast_cancel(rig.bus, cancel, timeout=0.01, enough=1)
+    await rig.hand(envelope)
+    await eventually(lambda: bool(rig.traces) and actor.num_held == 0)
+    await rig.hand(envelope.model_copy(update={"attempt": 2}))
+    await eventually(lambda: 2 in started)
+    assert actor.num_held == 1
+
+
 async def test_a_cancel_that_is_swallowed_is_given_again(rig: Rig) -> None:
     swallowed = list[int]()
 

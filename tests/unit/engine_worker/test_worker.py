@@ -523,3 +523,22 @@ def _break(*_: object) -> None:
 
 def _drain(queue: asyncio.Queue[Any]) -> list[Any]:
     return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+@pytest.mark.parametrize("never_heard", [False, True])
+async def test_what_its_gateway_never_heard_of_is_booked_by_nobody(never_heard: bool) -> None:
+    engine = FakeEngine(Script(), autoplay=False)
+    async with worker(engine) as bench:
+        first, second = bench.handoff(), bench.handoff()
+        name = first.envelope.request_id
+        await bench.hand(first)
+        engine.step()
+        cancel = Cancel(
+            request_id=name, reason="superseded", attempt=1, run_id="00000000", never_heard=never_heard
+        )
+        await bench.bus.request_many(subjects.cancel(name), cancel.encode(), timeout=5, enough=1)
+        await settled(lambda: bench.node.num_held == 0)
+        await bench.hand(second)
+        await bench.lose("llm_gateway-1")
+        await settled(lambda: subjects.after("usage", second.envelope.request_id) in bench.bus.stored)
+        assert (subjects.after("usage", name) in bench.bus.stored) is not never_heard
