@@ -91,7 +91,7 @@ async def test_a_request_is_held_and_traced(rig: Rig) -> None:
     await eventually(lambda: bool(rig.traces))
     assert rig.to_edge == []  # it handed it on itself: the ack has told it
     names = {span.name: span for span in rig.traces[0].spans}
-    assert set(names) == {"hop", "handle"}
+    assert set(names) - {"mailbox"} == {"hop", "handle"}  # it may wait for its turn on a busy machine
     assert names["handle"].stop == 3
     assert names["handle"].status == "ok"
 
