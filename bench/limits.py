@@ -25,7 +25,7 @@ from baton_common.node import Node
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.keys import KeyEntry, key_hash
-from baton_contracts.limits import Budget, LimitRule
+from baton_contracts.limits import Budget, LimitRule, Run
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.limits.admission import Admission, Asked
@@ -129,7 +129,8 @@ async def one_after_another(admission: Admission, tenant: Tenant, count: int) ->
     for number in range(count):
         exchange = Exchange(f"{number:032x}", 0.0)
         began = time.perf_counter()
-        grant = await admission.admit(tenant, Asked(MODEL, prompt_tokens, max_output_tokens=100), exchange)
+        asked = Asked(MODEL, prompt_tokens, Run("t", exchange.request_id, "0" * 8), max_output_tokens=100)
+        grant = await admission.admit(tenant, asked, exchange)
         await grant.settle(Usage(prompt_tokens=50, completion_tokens=70), MODEL)
         times.append(time.perf_counter() - began)
     return times

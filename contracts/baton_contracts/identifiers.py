@@ -49,3 +49,12 @@ def subject_token(name: str) -> str:
         chr(byte) if (chr(byte).isalnum() and byte < 128) or byte in b"_-" else f"={byte:02X}"
         for byte in name.encode()
     )
+
+
+def name_of_token(token: str) -> str:
+    """What `subject_token` made it from."""
+    if "=" not in token:
+        return token
+    first, *escaped = token.split("=")
+    parts = (bytes.fromhex(part[:2]) + part[2:].encode() for part in escaped)
+    return b"".join((first.encode(), *parts)).decode(errors="replace")

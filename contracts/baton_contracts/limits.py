@@ -6,19 +6,21 @@ entry of `baton_keys`), `use.PARTY` how much it has used; only edges write that,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import Field
 
 from baton_contracts.base import WireModel
-from baton_contracts.identifiers import subject_token
+from baton_contracts.identifiers import name_of_token, subject_token
 
 BudgetPeriod = Literal["day", "month", "total"]
 
 WINDOW_SECONDS = 60.0
 RULES = "rule.>"
 """Watched by edges; the far more frequent changes of use are not."""
+USES = "use.>"
 
 
 class Budget(WireModel):
@@ -41,12 +43,19 @@ class LimitRule(WireModel):
 
 
 class Slot(WireModel):
-    """What requests at one edge hold. Written by that edge as a whole, so it mends itself; taken out by any
-    other once that edge's lease is lost."""
+    """What requests at one edge hold. Written by that edge as a whole, so it mends itself. Once its lease is
+    lost, any other frees its seats, then settles its runs with what the ledger says of them and takes it out.
+    """
 
     seq: int = Field(default=0, ge=0, description="Of the edge's last write, so that it knows it landed.")
     seats: int = Field(default=0, ge=0)
     held_picos: int = Field(default=0, ge=0, description="Reserved and not yet spent.")
+    window_start: float = Field(default=0.0, description="The window in which `runs` hold their tokens.")
+    runs: dict[str, int] = Field(
+        default_factory=dict[str, int],
+        description="Requests whose tokens or money are still to be settled, as `Run.name` has them, with "
+        "the tokens that each has reserved in that window.",
+    )
 
 
 class AccountState(WireModel):
@@ -71,6 +80,27 @@ class AccountState(WireModel):
     @property
     def held_picos(self) -> int:
         return sum(slot.held_picos for slot in self.slots.values())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one HTTP request is in the ledger: rows of one run id, under the ids of its requests."""
+
+    tenant_id: str
+    request_id: str
+    run_id: str
+    num_requests: int = 1
+    """Of a completion of several prompts: the ids of the others follow from the first."""
+
+    @property
+    def name(self) -> str:
+        return f"{subject_token(self.tenant_id)}.{self.request_id}.{self.run_id}.{self.num_requests}"
+
+    @classmethod
+    def named(cls, name: str) -> Run:
+        """Raises ValueError."""
+        tenant, request_id, run_id, num_requests = name.split(".")
+        return cls(name_of_token(tenant), request_id, run_id, int(num_requests))
 
 
 def period_name(period: BudgetPeriod, now: float) -> str:
@@ -104,5 +134,18 @@ def rule_entry(party: str) -> str:
     return f"rule.{party}"
 
 
+def name_of_party(party: str) -> str:
+    """Of a key its id, of a model or a team its name."""
+    return name_of_token(party.rpartition(".")[2])
+
+
+def is_model(party: str) -> bool:
+    return party.startswith(model_party(""))
+
+
 def use_entry(party: str) -> str:
     return f"use.{party}"
+
+
+def party_of_use(entry: str) -> str:
+    return entry.removeprefix(use_entry(""))

@@ -17,6 +17,8 @@ _TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=
 
 MAX_TEXTS = 256
 """Of one EmbedQuery."""
+MAX_REQUEST_IDS = 128
+"""Of one BooksQuery."""
 
 
 UsageBy = Literal["key", "team", "model", "day"]
@@ -73,7 +75,7 @@ class BooksQuery(WireModel):
     request_id: RequestId | None = None
     more_request_ids: tuple[RequestId, ...] = Field(
         default=(),
-        max_length=127,
+        max_length=MAX_REQUEST_IDS - 1,
         description="Of usage: rows of these too. A completion of several prompts is several requests.",
     )
     by: tuple[UsageBy, ...] = Field(

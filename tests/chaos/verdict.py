@@ -94,8 +94,8 @@ class Verdict:
         yield from promises.of_witnesses(found, since=self._began)
 
     def _of_limits(self) -> Iterator[str]:
-        """Seats and money that requests held are given back; those of an edge that died, when its lease is
-        over and somebody asks."""
+        """Seats and money that requests held are given back; what an edge that died held is settled by
+        another one, some while after its lease is over."""
         give_up_at = time.monotonic() + LIMITS_SECONDS
         asked = {"authorization": f"Bearer {self._key}", "cache-control": "no-cache"}
         while held := promises.still_held(asyncio.run(_use(self._system))):

@@ -26,7 +26,7 @@ from baton_contracts.queries import (
     StoredTurn,
 )
 from baton_contracts.records import StoredMessage, UsageRecord
-from baton_edge_api.several_calls import request_ids_of
+from baton_edge_api.request_ids import request_ids_of
 from tests.support.edge_process import QUESTION, RunningEdge, running_edge
 
 RID = "0af7651916cd43dd8448eb211c80319c"

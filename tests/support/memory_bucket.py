@@ -36,5 +36,11 @@ class MemoryBucket:
             raise BusTimeout(entry, 2)
         return revision + 1
 
+    async def read_all(self, pattern: str) -> dict[str, bytes]:
+        if self.away:
+            raise BusError(pattern, "away")
+        beginning = pattern.removesuffix(">")
+        return {entry: value for entry, (value, _) in self.values.items() if entry.startswith(beginning)}
+
     def state(self, party: str) -> AccountState:
         return AccountState.decode(self.values[f"use.{party}"][0])

@@ -6,7 +6,7 @@ Rules are written here; what was used is the edges', but for a recount from the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import nats.js.errors
@@ -121,14 +121,15 @@ class LimitBook:
         return (await self._read(party))[0]
 
     async def recount(
-        self, party: str, rule: LimitRule, *, tenant_id: str, by: UsageBy, name: str
+        self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: UsageBy, name: str
     ) -> tuple[int, int]:
         """Puts what the ledger says in the place of what edges counted. What requests under way will use is
         still to come. Returns both, in pico-dollars. Raises CliError."""
         if rule.budget is None:
             raise CliError("It has no budget to recount.")
         period = period_name(rule.budget.period, self._now())
-        spent = await self._ledger(period_start(rule.budget.period, self._now()), tenant_id, by, name)
+        since = period_start(rule.budget.period, self._now())
+        spent = sum([await self._ledger(since, tenant_id, by, name) for tenant_id in tenant_ids])
         for _ in range(_TRIES):
             state, revision = await self._read(party)
             before = state.spent_picos if state.period == period else 0
@@ -158,7 +159,7 @@ class LimitBook:
         reply = BooksReply.decode(answer.data)
         if reply.error:
             raise CliError(reply.error.message)
-        found = [each.cost_picos for each in reply.sums if name in (each.key_id, each.team)]
+        found = [each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model)]
         if not found and len(reply.sums) >= MAX_SUMS:
             raise CliError(
                 f"The ledger tells of the {MAX_SUMS} that cost most only, and {name} is none of them."

@@ -12,7 +12,7 @@ import nats.errors
 import nats.js.errors
 from nats.js.kv import KeyValue
 
-from baton_common.buckets import open_bucket
+from baton_common.buckets import open_bucket, read_bucket
 from baton_common.errors import BatonError, BusError, BusUnavailable
 from baton_common.nats_bus import NatsBus
 
@@ -73,6 +73,15 @@ class NatsBucket:
                 )
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             raise self._away(entry, error) from error
+
+    async def read_all(self, pattern: str) -> dict[str, bytes]:
+        """All values whose entries match, by entry. Raises BusError."""
+        await self._open(pattern)
+        try:
+            found = read_bucket(self._bus.jetstream, self._name, pattern)
+            return {entry.name: entry.value or b"" async for entry in found}
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(pattern, error) from error
 
     async def _open(self, entry: str) -> KeyValue:
         if not self._bus.connected:

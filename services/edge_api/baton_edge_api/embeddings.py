@@ -21,6 +21,7 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import EmbeddingModel
+from baton_contracts.limits import Run
 from baton_contracts.openai_embeddings import EmbeddingRequest
 from baton_contracts.queries import EmbedQuery, EmbedReply
 from baton_contracts.records import Outcome, UsageRecord
@@ -65,6 +66,7 @@ class _Work:
     wire: EmbeddingRequest
     ignored: tuple[str, ...]
     model: EmbeddingModel
+    run: Run
     vectors: list[tuple[float, ...]] = field(default_factory=list[tuple[float, ...]])
     prompt_tokens: int = 0
 
@@ -114,7 +116,8 @@ class EmbeddingsEndpoint:
         if wire.dimensions and wire.dimensions > model.dimensions:
             text = f"dimensions: {model.name} has {model.dimensions}. Ask for at most that."
             raise RequestFailed.because("invalid_value", text, param="dimensions")
-        return _Work(exchange, tenant, wire, ignored, model)
+        run = Run(tenant.tenant_id, exchange.request_id, secrets.token_hex(4))
+        return _Work(exchange, tenant, wire, ignored, model, run)
 
     async def _run(self, work: _Work, receive: Receive, trace: RequestTrace) -> None:
         trace.admitted(model=work.model.name, inputs=len(work.wire.input))
@@ -193,7 +196,7 @@ class EmbeddingsEndpoint:
         """Tokens that the embedder has computed are counted even if the answer came to nothing."""
         record = UsageRecord(
             request_id=work.exchange.request_id,
-            run_id=secrets.token_hex(4),
+            run_id=work.run.run_id,
             attempt=1,
             tenant=work.tenant,
             model=work.model.name,
@@ -215,7 +218,7 @@ def _asked(work: _Work) -> Asked:
         inputs = work.wire.input
         return sum(estimate_text(one) if isinstance(one, str) else len(one) for one in inputs)
 
-    return Asked(work.wire.model, count, max_output_tokens=0, answered_by=work.model.name)
+    return Asked(work.wire.model, count, work.run, max_output_tokens=0, answered_by=work.model.name)
 
 
 def _whole_answer(work: _Work) -> Answer:

@@ -33,9 +33,10 @@ from baton_edge_api.metrics import Metrics
 from baton_edge_api.question import Ending, Question
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.relay_call import Call, CancelOutcome, RelayCall
+from baton_edge_api.request_ids import request_ids_of
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.several_calls import SeveralCalls, request_ids_of
+from baton_edge_api.several_calls import SeveralCalls
 
 _END_SECONDS = 0.3
 """How long the end of a cancelled answer is waited for: it says what was used until then."""

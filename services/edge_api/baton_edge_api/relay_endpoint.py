@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
 from baton_contracts.envelope import Envelope, Tenant
+from baton_contracts.limits import Run
 from baton_edge_api.answers import Answer
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
@@ -76,12 +77,13 @@ class RelayEndpoint:
             set_aside = None if inside_of(scope) else self._set_aside
             if set_aside and (at_once := await set_aside(question, tenant, exchange)):
                 return at_once
-            grant = await parts.admission.admit(tenant, self._asked(question, exchange), exchange)
+            run = _run(tenant, exchange, question)
+            grant = await parts.admission.admit(tenant, self._asked(question, run), exchange)
         except RequestFailed as failed:
             await self._trace_refusal(exchange, tenant, trace, failed)
             raise
         try:
-            envelope = self._envelope(scope, tenant, question, trace)
+            envelope = self._envelope(scope, run, tenant, question, trace)
             answer = RelayAnswer(parts, exchange, envelope, question, queue, trace, send, grant)
             parts.desk.can_be_ended(envelope.request_id, answer.trip)
             await answer.run(receive)
@@ -89,14 +91,15 @@ class RelayEndpoint:
             await grant.release()
         return None
 
-    def _asked(self, question: Question, exchange: Exchange) -> Asked:
+    def _asked(self, question: Question, run: Run) -> Asked:
         chat, parts = question.chat, self._parts
         chats = (chat, *question.more_requests)
         return Asked(
             chat.model,
             lambda: count_all(
-                parts.desk.node.bus, exchange.request_id, chats, parts.admission.likely_model(chat.model)
+                parts.desk.node.bus, run.request_id, chats, parts.admission.likely_model(chat.model)
             ),
+            run,
             max_output_tokens=chat.sampling.max_tokens,
             num_answers=question.num_answers,
         )
@@ -132,12 +135,14 @@ class RelayEndpoint:
             _check_plain(question)
         return question
 
-    def _envelope(self, scope: Scope, tenant: Tenant, question: Question, trace: RequestTrace) -> Envelope:
+    def _envelope(
+        self, scope: Scope, run: Run, tenant: Tenant, question: Question, trace: RequestTrace
+    ) -> Envelope:
         now, inside = trace.wall(), inside_of(scope)
         deadline = now + self._parts.settings.request_timeout
         return Envelope(
-            request_id=exchange_of(scope).request_id,
-            run_id=secrets.token_hex(4),
+            request_id=run.request_id,
+            run_id=run.run_id,
             tenant=tenant,
             edge=self._parts.desk.node.instance,
             conversation_id=question.conversation_id or f"conv-{secrets.token_hex(12)}",
@@ -151,6 +156,11 @@ class RelayEndpoint:
     ) -> None:
         trace.attributes["error"] = failed.error.code
         await trace.close(exchange.request_id, tenant.tenant_id, status="error", last_byte=trace.wall())
+
+
+def _run(tenant: Tenant, exchange: Exchange, question: Question) -> Run:
+    num_requests = 1 + len(question.more_requests)
+    return Run(tenant.tenant_id, exchange.request_id, secrets.token_hex(4), num_requests)
 
 
 def _check_plain(question: Question) -> None:

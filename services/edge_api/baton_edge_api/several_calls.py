@@ -7,7 +7,6 @@ request i is choice i·n+j. The first failure is the failure of all. Same face a
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -20,22 +19,12 @@ from baton_contracts.prompt import ChatRequest
 from baton_edge_api.actor import Desk
 from baton_edge_api.interruption import CancelReason, Interrupted
 from baton_edge_api.relay_call import CancelOutcome, RelayCall
+from baton_edge_api.request_ids import request_ids_of
 
 MAX_UNDER_WAY = 8
 """Of one HTTP request at a time: the others of all people want seats too."""
 _MAX_FRAMES = 256
 """Joined and not yet taken. Beyond, the requests' own queues fill, and then the client is too slow."""
-
-
-def request_id_of(first: str, place: int) -> str:
-    """The first has the HTTP request's id; those of the others follow from it."""
-    if place == 0:
-        return first
-    return hashlib.sha256(f"{first}/{place}".encode()).hexdigest()[:32]
-
-
-def request_ids_of(first: str, num_requests: int) -> tuple[str, ...]:
-    return tuple(request_id_of(first, place) for place in range(num_requests))
 
 
 class SeveralCalls:

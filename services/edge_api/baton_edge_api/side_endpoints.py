@@ -39,8 +39,8 @@ from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import CONTENT_TYPE, Metrics
 from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
+from baton_edge_api.request_ids import request_ids_of
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.several_calls import request_ids_of
 from baton_edge_api.side_questions import ask
 from baton_edge_api.typed_body import parsed, typed
 from baton_edge_api.usage_question import sums_object, sums_query

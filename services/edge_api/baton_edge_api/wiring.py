@@ -74,6 +74,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         node.supervise("limits", lambda: watch_limits(bus, limits.rules))
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
+        node.supervise("limits of lost edges", limits.left_behind.run)
         app = build_app(chat, completions, responses, stored, embeddings, offline, side, metrics)
         offline.run(app, replicas, embedders, catalog)
         background.run(app)

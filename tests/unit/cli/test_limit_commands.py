@@ -149,11 +149,13 @@ async def test_a_recount_takes_the_ledgers_word(nats_url: str) -> None:
         held = {"edge_api-1": Slot(seq=4, seats=1, held_picos=50)}
         state = AccountState(period="total", spent_picos=300, alerted=True, slots=held)
         await bucket.put(use_entry(party), state.encode())
-        assert await book.recount(party, rule, tenant_id="acme", by="team", name=team) == (300, 700)
+        assert await book.recount(party, rule, tenant_ids={"acme"}, by="team", name=team) == (300, 700)
         assert await book.use(party) == state.model_copy(update={"spent_picos": 700, "alerted": False})
         assert [(query.kind, query.tenant_id, query.by, query.since) for query in asked] == [
             ("usage_sums", "acme", ("team",), 0.0)
         ]
+        both = {"acme", "umbrella"}
+        assert await book.recount(party, rule, tenant_ids=both, by="team", name=team) == (700, 1400)
     finally:
         await client.close()
 

@@ -36,4 +36,4 @@ class Books:
 async def test_a_key_of_which_the_books_do_not_tell_is_not_set_to_nothing() -> None:
     book = LimitBook(cast(Any, None), cast(Any, Books(1000)), lambda: 1_796_000_000.0)
     with pytest.raises(CliError, match="of the 1000 that cost most only, and cheap is none"):
-        await book.recount("key.cheap", RULE, tenant_id="acme", by="key", name="cheap")
+        await book.recount("key.cheap", RULE, tenant_ids={"acme"}, by="key", name="cheap")

@@ -14,10 +14,13 @@ from rich.table import Table
 from baton_cli import limit_options
 from baton_cli.commands.keys import operator_of
 from baton_cli.errors import CliError
+from baton_cli.home import Home
 from baton_cli.keys import DEV_TENANT, KeyBook, key_book, operator_bus
 from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
 from baton_cli.terminal import console
+from baton_common.catalog import catalog_of
 from baton_common.money import dollars
+from baton_contracts.identifiers import name_of_token
 from baton_contracts.limits import AccountState, LimitRule, key_party, model_party, team_party
 
 app = typer.Typer(no_args_is_help=True, help="Limits of teams and models; a key's are `baton keys limits`.")
@@ -68,24 +71,28 @@ def remove(kind: Kind, name: Name, tenant: Tenant = DEV_TENANT) -> None:
 
 @app.command()
 def recount(
-    kind: Annotated[Literal["key", "team"], typer.Argument(help="key or team.")],
-    name: Annotated[str, typer.Argument(help="A key's id, or a team's name.")],
+    kind: Annotated[Literal["key", "team", "model"], typer.Argument(help="key, team or model.")],
+    name: Annotated[str, typer.Argument(help="A key's id, or the name of a team or a model.")],
     tenant: Tenant = DEV_TENANT,
 ) -> None:
     """Put what the ledger says a budget has spent in the place of what edges counted."""
 
     async def work(book: LimitBook, keys: KeyBook) -> tuple[int, int]:
-        if kind == "team":
-            party = team_party(tenant, name)
+        entries = await keys.list()
+        if kind != "key":
+            party = _party(kind, name, tenant)
             rule = (await book.rules()).get(party) or LimitRule()
-            return await book.recount(party, rule, tenant_id=tenant, by="team", name=name)
-        found = next((entry for entry in await keys.list() if entry.key_id == name), None)
+            tenants = {tenant} if kind == "team" else {DEV_TENANT, *(entry.tenant_id for entry in entries)}
+            return await book.recount(party, rule, tenant_ids=tenants, by=kind, name=name)
+        found = next((entry for entry in entries if entry.key_id == name), None)
         if found is None:
             raise CliError(f"No key {name!r}: `baton keys list` shows them.")
         return await book.recount(
-            key_party(name), found.limits, tenant_id=found.tenant_id, by="key", name=name
+            key_party(name), found.limits, tenant_ids={found.tenant_id}, by="key", name=name
         )
 
+    if kind == "model" and name in catalog_of(Home.from_environment(os.environ).root).aliases:
+        raise CliError(f"{name} stands for other models, and the ledger names those that answered.")
     before, after = _with_both(work)
     text = f"{kind} {name}: ${dollars(before)} was counted, ${dollars(after)} is in the ledger."
     console.print(text, markup=False)
@@ -100,13 +107,7 @@ def _party(kind: str, name: str, tenant: str) -> str:
 def _shown(party: str) -> str:
     """Names as people know them: bytes outside [A-Za-z0-9_-] lie in the bucket as =XX."""
     kind, _, rest = party.partition(".")
-    names = [b"".join(_bytes(token)).decode(errors="replace") for token in rest.split(".")]
-    return f"{kind} {'/'.join(names)}"
-
-
-def _bytes(token: str) -> list[bytes]:
-    first, *escaped = token.split("=")
-    return [first.encode(), *(bytes.fromhex(part[:2]) + part[2:].encode() for part in escaped)]
+    return f"{kind} {'/'.join(map(name_of_token, rest.split('.')))}"
 
 
 def _with_book(work: Callable[[LimitBook], Awaitable[_T]]) -> _T:

@@ -13,6 +13,7 @@ Knows nothing of the bus, of keys or of other accounts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,10 +37,8 @@ class Hold:
     """None: not limited, so not counted."""
     seats: int = 0
     picos: int | None = None
-
-    @property
-    def must_be_settled(self) -> bool:
-        return self.tokens is not None or self.picos is not None or self.seats > 0
+    run: str = ""
+    """Whose tokens or money are to be settled: by others, if this edge can't."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +136,24 @@ class Account:
     def set_slot(self, slot: Slot) -> None:
         self._f.slots[self._edge] = slot
 
-    def drop_slot(self, edge: str) -> None:
-        """Of an edge that is gone: its seats and what it held are free again."""
-        self._f.slots.pop(edge, None)
+    def lose_edge(self, edge: str) -> None:
+        """It is gone: its seats are free again; what its requests may have used waits to be settled."""
+        if (slot := self._f.slots.pop(edge, None)) and slot.runs:
+            self._f.slots[edge] = slot.model_copy(update={"seats": 0})
+
+    def settle_lost(self, edge: str, seq: int, uses: Mapping[str, Use]) -> bool:
+        """What an edge that is gone had reserved is replaced by what its runs came to. False, and nothing
+        happens, if that was done before, or if it has written since `seq`: then it lives."""
+        f, slot = self._f, self._f.slots.get(edge)
+        if slot is None or slot.seq != seq:
+            return False
+        del f.slots[edge]
+        if slot.window_start and slot.window_start == f.window_start:
+            counted = {run: tokens for run, tokens in slot.runs.items() if tokens}
+            f.tokens = max(0, f.tokens + sum(uses[run].tokens - tokens for run, tokens in counted.items()))
+        if self._rule.budget:
+            f.spent_picos += sum(uses[run].picos for run in slot.runs)
+        return True
 
     @property
     def _slot(self) -> Slot:
@@ -165,8 +179,8 @@ class Account:
 
     # Reserve
 
-    def reserve(self, wish: Wish) -> Hold | Refusal:
-        """All of it or, with a Refusal, nothing."""
+    def reserve(self, wish: Wish, run: str = "") -> Hold | Refusal:
+        """All of it or, with a Refusal, nothing. `run` is the request's name (`Run.name`)."""
         rule, f = self._rule, self._f
         wish = fitted(wish, self._tokens_left, self._picos_left)
         tokens = wish.num_prompt_tokens + wish.num_output_tokens
@@ -178,6 +192,7 @@ class Account:
             tokens=None if rule.tokens_per_minute is None else tokens,
             seats=0 if rule.concurrent is None else 1,
             picos=None if rule.budget is None else picos,
+            run="" if rule.tokens_per_minute is None and rule.budget is None else run,
         )
         if hold.requests or hold.tokens is not None:
             f.window_start = f.window_start or self._now

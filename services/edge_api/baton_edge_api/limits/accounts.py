@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account, Hold, Use, View
@@ -40,28 +40,39 @@ class Accounts:
     def num_held(self) -> int:
         return sum(lane.num_held for lane in self._lanes.values())
 
-    def reserve(self, party: str, key_id: str, grant: int, wish: Wish) -> asyncio.Future[Outcome]:
+    def reserve(self, party: str, grant: int, wish: Wish, run: str) -> asyncio.Future[Outcome]:
         """A Hold or a Refusal, once it is written. The future fails with BusError."""
-        change = Change(grant, lambda account, _: account.reserve(wish), takes=True)
-        return self._lane(party, key_id).submit(change)
+        change = Change(grant, lambda account, _: account.reserve(wish, run), takes=True)
+        return self._lane(party).submit(change)
 
-    def settle(self, party: str, key_id: str, grant: int, use: Use) -> asyncio.Future[Outcome]:
+    def settle(self, party: str, grant: int, use: Use) -> asyncio.Future[Outcome]:
         def settle(account: Account, hold: Hold) -> None:
             account.settle(hold, use)
 
-        return self._lane(party, key_id).submit(Change(grant, settle, takes=False))
+        return self._lane(party).submit(Change(grant, settle, takes=False))
 
-    def release(self, party: str, key_id: str, grant: int) -> asyncio.Future[Outcome]:
+    async def settle_lost(self, party: str, edge: str, seq: int, uses: Mapping[str, Use]) -> Outcome | None:
+        """What an edge that is gone held there. None: others have done it, or it lives."""
+        is_ours = False
+
+        def settle(account: Account, _: Hold) -> None:
+            nonlocal is_ours
+            is_ours = account.settle_lost(edge, seq, uses)
+
+        outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
+        return outcome if is_ours else None
+
+    def release(self, party: str, grant: int) -> asyncio.Future[Outcome]:
         """Of a grant that holds nothing there: nothing changes."""
 
         def release(account: Account, hold: Hold) -> None:
             account.release(hold)
 
-        return self._lane(party, key_id).submit(Change(grant, release, takes=False))
+        return self._lane(party).submit(Change(grant, release, takes=False))
 
-    def free_seat(self, party: str, key_id: str, grant: int) -> asyncio.Future[Outcome]:
+    def free_seat(self, party: str, grant: int) -> asyncio.Future[Outcome]:
         change = Change(grant, lambda account, hold: account.free_seat(hold), takes=False)
-        return self._lane(party, key_id).submit(change)
+        return self._lane(party).submit(change)
 
     def view(self, party: str) -> View | None:
         """As last seen from here; costs nothing."""
@@ -78,7 +89,7 @@ class Accounts:
             task.cancel()
         return not pending
 
-    def _lane(self, party: str, key_id: str) -> Lane:
+    def _lane(self, party: str) -> Lane:
         lane = self._lanes.get(party)
         if lane is None:
             if len(self._lanes) >= MAX_LANES:
@@ -87,7 +98,7 @@ class Accounts:
                 party,
                 self._bucket,
                 edge=self._edge,
-                rule=lambda: self._rules.rule(party, key_id),
+                rule=lambda: self._rules.rule(party),
                 wall=self._wall,
                 gone=self._gone.among,
                 seqs=self._seqs,

@@ -14,7 +14,6 @@ asked (key, team, models) and that a refusal at one gives back what the others h
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from baton_common.money import Price
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
-from baton_contracts.limits import model_party
+from baton_contracts.limits import Run, model_party
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.limits.account import Refusal, Use, View
 from baton_edge_api.limits.accounts import Accounts
@@ -35,8 +34,6 @@ from baton_edge_api.limits.rate_headers import rate_headers
 from baton_edge_api.limits.refusal_text import refusal_error
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.wish import Wish
-
-log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.5
 """How long the end of an answer waits for its settlement to be written; then that goes on behind it."""
@@ -50,6 +47,8 @@ class Asked:
     """As the client named it."""
     count_prompt_tokens: Callable[[], Awaitable[int]]
     """Called only where tokens or money are limited."""
+    run: Run
+    """Its rows in the ledger, when there are any."""
     max_output_tokens: int | None = None
     """Of one answer, as the client asked; None: it named no bound."""
     num_answers: int = 1
@@ -96,11 +95,12 @@ class Grant:
         """Raises _Refused, having given back what was reserved; BusError likewise."""
         assert self._book
         self._num_prompt_tokens = wish.num_prompt_tokens
+        run = self._asked.run.name
         views: list[tuple[str, View]] = []
         try:
             for party in parties:
                 self._parties.append(party)
-                outcome = await self._book.accounts.reserve(party, self._tenant.key_id, self._number, wish)
+                outcome = await self._book.accounts.reserve(party, self._number, wish, run)
                 if isinstance(outcome.result, Refusal):
                     raise _Refused(party, outcome.result, await self._given_back())
                 views.append((party, outcome.view))
@@ -121,7 +121,7 @@ class Grant:
         """Ahead of the rest: the client is gone, and may be back before the engine has said what it used."""
         if self._book:
             for party in self._parties:
-                self._book.accounts.free_seat(party, self._tenant.key_id, self._number)
+                self._book.accounts.free_seat(party, self._number)
 
     async def settle(self, usage: Usage, model: str, charged: Usage | None = None) -> None:
         """`model` answered; accounts of others that might have are given back. `charged`: what of it costs
@@ -154,8 +154,8 @@ class Grant:
 
     def _settle_at(self, book: _Book, party: str, use: Use | None) -> asyncio.Future[Outcome]:
         if use is None:
-            return book.accounts.release(party, self._tenant.key_id, self._number)
-        done = book.accounts.settle(party, self._tenant.key_id, self._number, use)
+            return book.accounts.release(party, self._number)
+        done = book.accounts.settle(party, self._number, use)
         done.add_done_callback(lambda future: self._look_for_alert(book, party, future))
         return done
 
@@ -163,14 +163,13 @@ class Grant:
         if done.cancelled() or done.exception() or not done.result().alert:
             return
         self.alerts.append(party)
-        book.figures.alert(party)
-        log.warning("budget of %s: %s%% is spent", party, done.result().view.spent_percent)
+        book.figures.alert(party, done.result().view)
 
     def _give_back(self) -> list[asyncio.Future[Outcome]]:
         book, parties = self._book, self._take_parties()
         if not book or not parties:
             return []
-        return [book.accounts.release(party, self._tenant.key_id, self._number) for party in parties]
+        return [book.accounts.release(party, self._number) for party in parties]
 
     def _take_parties(self) -> list[str]:
         parties, self._parties = self._parties, []
@@ -247,7 +246,7 @@ class Admission:
         return self._rules.parties(tenant, tuple(names))
 
     async def _wish(self, tenant: Tenant, parties: tuple[str, ...], asked: Asked) -> Wish:
-        rules = [self._rules.rule(party, tenant.key_id) for party in parties]
+        rules = [self._rules.rule(party) for party in parties]
         if all(rule.tokens_per_minute is None and rule.budget is None for rule in rules):
             return Wish(0, 0)
         num_prompt_tokens = await asked.count_prompt_tokens()

@@ -5,6 +5,7 @@ Owns the watches over their leases. An edge that nobody has heard of yet gets th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
@@ -20,6 +21,8 @@ class GoneEdges:
         self._leases = leases
         self._watched: dict[str, Callable[[], None]] = {}
         self._gone: set[str] = set()
+        self.lost = asyncio.Event()
+        """Set when a watched one is; whoever waits for it clears it."""
 
     def among(self, edges: Iterable[str]) -> Set[str]:
         """Those of `edges` whose lease was lost; the others are watched from here on. One that was only cut
@@ -37,6 +40,7 @@ class GoneEdges:
     def _on_lost(self, edge: str) -> None:
         self._watched.pop(edge, None)
         self._gone.add(edge)
+        self.lost.set()
 
     def stop(self) -> None:
         for unwatch in self._watched.values():

@@ -125,10 +125,13 @@ class Lane:
                     await self._commit(batch)
                 except BusError as error:
                     await self._failed(batch, error)
+                except Exception as error:  # a fault of ours: whoever waits hears of it
+                    for change in (*batch, *self._waiting):
+                        _fail(change, error)
+                    self._waiting.clear()
+                    raise
         finally:
             self._running = None
-            if self._waiting:
-                self._running = asyncio.create_task(self._run())
 
     async def _commit(self, batch: list[Change]) -> None:
         """Raises BusError; what of `batch` is then still to be done stays in it."""
@@ -145,7 +148,7 @@ class Lane:
                 await self._read(batch)
                 is_fresh = True
                 continue
-            if applied.account.state == state:
+            if applied.state == state:
                 self._done(applied)
                 return
             if await self._write(applied):
@@ -181,11 +184,13 @@ class Lane:
         what that took for requests that were turned away meanwhile."""
         value, self._revision = await self._bucket.read(self._entry)
         self._state = _decode(self._entry, value)
+        slot = self._state.slots.get(self._edge)
+        if slot is None:
+            self._leave_to_others()
         if self._doubtful is None:
             return
         seq, sent = self._doubtful
         self._doubtful = None
-        slot = self._state.slots.get(self._edge)
         if slot is None or slot.seq != seq:
             return
         undo: list[Change] = []
@@ -199,6 +204,11 @@ class Lane:
                 undo.append(Change(change.grant, lambda account, hold: account.release(hold), takes=False))
         batch[:] = undo + [change for change in batch if change not in carried_out]
 
+    def _leave_to_others(self) -> None:
+        """Our slot is out of the account: we were taken for dead, and what our requests had reserved until
+        then is settled. They only have their seats yet."""
+        self._holds = {grant: Hold(seats=hold.seats) for grant, hold in self._holds.items()}
+
     def _put_hold(self, grant: int, hold: Hold | None) -> None:
         if hold:
             self._holds[grant] = hold
@@ -208,7 +218,7 @@ class Lane:
     def _open(self, state: AccountState) -> Account:
         account = Account(state, self._rule(), self._edge, self._wall())
         for edge in self._gone(each for each in state.slots if each != self._edge):
-            account.drop_slot(edge)
+            account.lose_edge(edge)
         own = Slot(
             seq=(state.slots.get(self._edge) or Slot()).seq,
             seats=sum(hold.seats for hold in self._holds.values()),
@@ -230,9 +240,8 @@ class Lane:
             log.warning("%s: not written: %s", self._entry, error)
         self._is_away = True
         for change in batch:
-            if change.takes and not change.done.done():
-                change.done.set_exception(error)
-                change.done.exception()  # whoever waited may have left
+            if change.takes:
+                _fail(change, error)
         kept = [change for change in batch if not change.takes]
         self._waiting = kept + self._waiting
         if kept and not any(change.takes for change in self._waiting):
@@ -260,12 +269,33 @@ class _Applied:
         alert = self.account.begin_alert()
         self.outcomes.append((change, Outcome(result or Hold(), self.account.view, alert)))
 
+    @property
+    def state(self) -> AccountState:
+        """With the runs of our slot, if it has or had anything in it."""
+        state = self.account.state
+        window = state.window_start
+        runs = {
+            hold.run: (hold.tokens or 0) if hold.window_start == window else 0
+            for hold in self.holds.values()
+            if hold.run
+        }
+        if not runs and self._edge not in state.slots:
+            return state
+        return self._with_own(state, runs=runs, window_start=window if runs else 0.0)
+
     def sealed(self, seq: int) -> AccountState:
         """As it is written: our slot with its number."""
-        state = self.account.state
-        own = state.slots.get(self._edge) or Slot()
-        slots = state.slots | {self._edge: own.model_copy(update={"seq": seq})}
-        return state.model_copy(update={"slots": slots})
+        return self._with_own(self.state, seq=seq)
+
+    def _with_own(self, state: AccountState, **changes: object) -> AccountState:
+        own = (state.slots.get(self._edge) or Slot()).model_copy(update=changes)
+        return state.model_copy(update={"slots": state.slots | {self._edge: own}})
+
+
+def _fail(change: Change, error: Exception) -> None:
+    if not change.done.done():
+        change.done.set_exception(error)
+        change.done.exception()  # whoever waited may have left
 
 
 def _resolve(change: Change, outcome: Outcome) -> None:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping
 
 from baton_contracts.base import MalformedMessage
 from baton_contracts.envelope import Tenant
-from baton_contracts.limits import LimitRule, key_party, model_party, rule_entry, team_party
+from baton_contracts.limits import (
+    LimitRule,
+    key_party,
+    model_party,
+    name_of_party,
+    rule_entry,
+    team_party,
+)
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +77,8 @@ class RuleBook:
         others = (team_party(tenant.tenant_id, tenant.team), *map(model_party, models))
         return found + tuple(party for party in others if party in self._rules)
 
-    def rule(self, party: str, key_id: str) -> LimitRule:
-        """Of one of those; it may have been taken away since. `key_id` is that of the request's key."""
-        if party == key_party(key_id):
-            return self._rule_of_key(key_id) or NO_RULE
+    def rule(self, party: str) -> LimitRule:
+        """It may have been taken away since the party was named."""
+        if party.startswith(key_party("")):
+            return self._rule_of_key(name_of_party(party)) or NO_RULE
         return self._rules.get(party, NO_RULE)

@@ -14,6 +14,8 @@ from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.admission import Admission
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.ledger import Ledger
+from baton_edge_api.limits.left_behind import LeftBehind
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.settings import EdgeSettings
@@ -33,10 +35,23 @@ class Limits:
     ) -> None:
         self.rules = RuleBook(ring.rule_of)
         self._gone = GoneEdges(node.leases)
+        bucket = NatsBucket(bus, BUCKET_LIMITS)
         self._accounts = accounts = Accounts(
-            self.rules, NatsBucket(bus, BUCKET_LIMITS), self._gone, edge=node.instance, wall=node.clock.wall
+            self.rules, bucket, self._gone, edge=node.instance, wall=node.clock.wall
         )
         figures = LimitFigures(metrics.registry, lambda: accounts.num_held)
+        self.left_behind = LeftBehind(
+            accounts,
+            self._gone,
+            bucket,
+            Ledger(bus, settings.query_timeout),
+            figures,
+            rule=self.rules.rule,
+            stands_for=catalog.may_stand_for,
+            living=lambda: node.leases.ready_instances("edge_api"),
+            edge=node.instance,
+            wall=node.clock.wall,
+        )
         self.admission = Admission(
             self.rules,
             accounts,

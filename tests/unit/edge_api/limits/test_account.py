@@ -126,7 +126,7 @@ def test_seats_are_of_all_edges_and_a_dead_one_gives_its_own_back() -> None:
     refusal = refused(ledger.reserve(sixty(), "edge-1"))
     assert (refusal.kind, refusal.retry_after_seconds) == ("concurrent", 1.0)
     account = ledger.open("edge-1")
-    account.drop_slot("edge-2")
+    account.lose_edge("edge-2")
     ledger.state = account.state
     held(ledger.reserve(sixty(), "edge-1"))
     ledger.settle(one, Use(), "edge-1")
@@ -237,7 +237,7 @@ def test_in_any_order_sums_are_equal_and_nothing_goes_below_zero(
             ledger.now += float(prompt)
             continue
         elif kind == "die":
-            account.drop_slot(edge)
+            account.lose_edge(edge)
             under_way = [one for one in under_way if one[0] != edge]
         elif under_way:
             edge, hold = under_way.pop(prompt % len(under_way))
@@ -262,6 +262,6 @@ def test_a_slot_that_others_took_out_never_goes_below_zero() -> None:
     ledger = Ledger(LimitRule(concurrent=1))
     hold = held(ledger.reserve(sixty()))
     account = ledger.open()
-    account.drop_slot("edge-1")
+    account.lose_edge("edge-1")
     account.settle(hold, Use())
     assert account.state.slots["edge-1"] == Slot(seats=0)
