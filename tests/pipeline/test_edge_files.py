@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -12,6 +14,7 @@ import pytest
 
 from baton_contracts.openai_batches import FileList, FileObject
 from baton_contracts.subjects import BUCKET_KEYS
+from baton_edge_api.batches import turns as turns_module
 from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.batches.sweep import sweep
 from baton_edge_api.keys import key_hash
@@ -33,6 +36,19 @@ async def edge(nats_url: str) -> AsyncIterator[RunningEdge]:
 async def client(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=edge.url, headers=edge.headers, timeout=20) as opened:
         yield opened
+
+
+@asynccontextmanager
+async def other_client(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
+    """Of another tenant."""
+    bucket = await edge.relay.bus.jetstream.key_value(BUCKET_KEYS)
+    entry = {"key_id": "k2", "tenant_id": "other.tenant*", "created_at": 1.0}
+    await bucket.put(key_hash(OTHER_KEY), json.dumps(entry).encode())
+    headers = {"authorization": f"Bearer {OTHER_KEY}"}
+    async with httpx.AsyncClient(base_url=edge.url, headers=headers) as other:
+        while (await other.get("/v1/models")).status_code == 401:
+            pass
+        yield other
 
 
 def error_of(response: httpx.Response) -> tuple[int, str, str | None]:
@@ -91,13 +107,7 @@ async def test_lists_are_cut_into_pages(client: httpx.AsyncClient) -> None:
 
 async def test_a_file_is_its_tenants_alone(edge: RunningEdge, client: httpx.AsyncClient) -> None:
     made = (await upload(client, b"secret")).json()
-    bucket = await edge.relay.bus.jetstream.key_value(BUCKET_KEYS)
-    entry = {"key_id": "k2", "tenant_id": "other.tenant*", "created_at": 1.0}
-    await bucket.put(key_hash(OTHER_KEY), json.dumps(entry).encode())
-    headers = {"authorization": f"Bearer {OTHER_KEY}"}
-    async with httpx.AsyncClient(base_url=edge.url, headers=headers) as other:
-        while (await other.get("/v1/models")).status_code == 401:
-            pass
+    async with other_client(edge) as other:
         assert (await files_of(other)).data == []
         for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
             response = await other.request(method, f"/v1/files/{made['id']}{path}")
@@ -156,6 +166,37 @@ async def test_a_tenants_files_have_a_bound_together(client: httpx.AsyncClient) 
     assert error_of(await upload(client, b"x" * 2_000_000)) == (413, "request_too_large", "file")
     await client.delete(f"/v1/files/{first['id']}")
     assert (await upload(client, b"x" * 2_000_000)).status_code == 200
+
+
+async def test_uploads_that_come_together_have_that_bound_too(client: httpx.AsyncClient) -> None:
+    answers = await asyncio.gather(*(upload(client, b"x" * 1_500_000) for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 413]
+
+
+async def test_one_tenants_uploads_do_not_keep_others_out(
+    edge: RunningEdge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three that never end, then a fourth of the same tenant, then one of another."""
+    monkeypatch.setattr(turns_module, "WAIT_SECONDS", 0.05)
+    ends = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"--b\r\n"
+        await ends.wait()
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    slow = [
+        asyncio.create_task(client.post("/v1/files", content=endless(), headers=headers)) for _ in range(3)
+    ]
+    refused = await upload(client, b"x")
+    while refused.status_code == 200:  # until all three have come
+        refused = await upload(client, b"x")
+    assert error_of(refused) == (429, "rate_limit_exceeded", None)
+    assert refused.headers["retry-after"] == "1"
+    async with other_client(edge) as other:
+        assert (await upload(other, b"x")).status_code == 200
+    ends.set()
+    assert {answer.status_code for answer in await asyncio.gather(*slow)} == {400}
 
 
 async def test_a_name_can_not_do_harm(client: httpx.AsyncClient) -> None:

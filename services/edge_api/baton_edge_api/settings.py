@@ -61,7 +61,9 @@ class EdgeSettings(ServiceSettings):
     max_store_bytes: int = Field(default=4 * 1024**3, ge=1024**2)
     """Of all files; set when the store is made."""
     max_uploads: int = Field(default=8, ge=1)
-    """At once; others wait for their turn."""
+    """At once; others wait for their turn, a while."""
+    max_tenant_uploads: int = Field(default=3, ge=1)
+    """Of one tenant, of those."""
     upload_timeout: float = Field(default=600.0, gt=0)
     max_batch_lines: int = Field(default=50_000, ge=1)
     max_tenant_batches: int = Field(default=100, ge=1)

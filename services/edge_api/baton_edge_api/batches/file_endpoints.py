@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import IO, get_args
 from urllib.parse import quote
 
@@ -21,6 +23,7 @@ from baton_edge_api.answers import json_answer
 from baton_edge_api.batches.pages import page
 from baton_edge_api.batches.records import FileRecord, new_file_id
 from baton_edge_api.batches.store import OfflineStore
+from baton_edge_api.batches.turns import Turns
 from baton_edge_api.batches.uploads import UploadLimits, upload
 from baton_edge_api.exchange import exchange_of
 from baton_edge_api.keys import KeyRing
@@ -39,36 +42,53 @@ class FileEndpoints:
         self._store = store
         self._ring = ring
         self._settings = settings
-        self._uploads = asyncio.Semaphore(settings.max_uploads)
+        self._uploads = Turns(settings.max_uploads, settings.max_tenant_uploads, "uploads")
+        self._coming: Counter[str] = Counter()
+        """Bytes of uploads that are being stored, by tenant."""
         self.limits = UploadLimits(
             settings.max_file_bytes, settings.upload_timeout, settings.body_timeout / 3, settings.strict
         )
 
     async def create(self, request: Request) -> Response:
         tenant = self._ring.caller_of(request.scope)
-        async with self._uploads, upload(request.scope, request.receive, self.limits) as given:
+        async with self._uploads.turn(tenant.tenant_id):
+            record = await self._take(request, tenant.tenant_id)
+        return to_response(json_answer(record.object()))
+
+    async def _take(self, request: Request, tenant_id: str) -> FileRecord:
+        async with upload(request.scope, request.receive, self.limits) as given:
             exchange_of(request.scope).body_read = True
-            await self._check_space(tenant.tenant_id, given.num_bytes)
             now = int(time.time())
             seconds = given.expires_after or (_BATCH_FILE_SECONDS if given.purpose == "batch" else None)
             record = FileRecord(
                 id=new_file_id(),
-                tenant_id=tenant.tenant_id,
+                tenant_id=tenant_id,
                 filename=given.filename,
                 purpose=given.purpose,
                 num_bytes=given.num_bytes,
                 created_at=now,
                 expires_at=now + seconds if seconds else None,
             )
-            await self._store.add_file(record, given.content)
-        return to_response(json_answer(record.object()))
+            async with self._space(tenant_id, given.num_bytes):
+                await self._store.add_file(record, given.content)
+        return record
 
-    async def _check_space(self, tenant_id: str, num_bytes: int) -> None:
-        most = self._settings.max_tenant_file_bytes
-        used = sum(record.num_bytes for record in await self._files(tenant_id))
-        if used + num_bytes > most:
-            text = f"Your files take {used} of {most} bytes, and this one {num_bytes}. Remove some first."
-            raise RequestFailed.because("request_too_large", text, param="file")
+    @asynccontextmanager
+    async def _space(self, tenant_id: str, num_bytes: int) -> AsyncGenerator[None, None]:
+        """Raises RequestFailed if it is taken, also by files that are just coming in here."""
+        self._coming[tenant_id] += num_bytes
+        try:
+            most, coming = self._settings.max_tenant_file_bytes, self._coming[tenant_id]
+            used = sum(record.num_bytes for record in await self._files(tenant_id))
+            if used + coming > most:
+                used += coming - num_bytes
+                text = f"Your files take {used} of {most} bytes, and this one {num_bytes}. Remove some first."
+                raise RequestFailed.because("request_too_large", text, param="file")
+            yield
+        finally:
+            self._coming[tenant_id] -= num_bytes
+            if not self._coming[tenant_id]:
+                del self._coming[tenant_id]
 
     async def list(self, request: Request) -> Response:
         tenant = self._ring.caller_of(request.scope)
