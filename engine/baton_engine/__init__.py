@@ -12,7 +12,16 @@ wait_briefly()
 from baton_engine.admission import Admission
 from baton_engine.async_engine import AsyncEngine
 from baton_engine.config import EngineConfig
-from baton_engine.engine import CancelReport, EngineStats
+from baton_engine.deltas import (
+    Preemption,
+    PrefillChunk,
+    RequestDelta,
+    RequestFailure,
+    Timings,
+    TokenLogprobs,
+    Usage,
+)
+from baton_engine.engine_stats import CancelReport, EngineStats
 from baton_engine.errors import (
     ConfigError,
     ContextLengthExceeded,
@@ -29,16 +38,7 @@ from baton_engine.kv_cache import prefix_hashes
 from baton_engine.kv_events import BlocksRemoved, BlocksStored, CacheCleared, KVEvent, KVEventBatch
 from baton_engine.llm import LLM, RequestOutput
 from baton_engine.output_format import OutputFormat, ToolCallDelta, ToolCallFormat
-from baton_engine.request import (
-    EngineRequest,
-    Preemption,
-    PrefillChunk,
-    RequestDelta,
-    RequestFailure,
-    Timings,
-    TokenLogprobs,
-    Usage,
-)
+from baton_engine.request import EngineRequest
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.speculation.drafting import SpeculationStats
 from baton_engine.speculation.settings import DraftSpeculation, NgramSpeculation

@@ -129,19 +129,28 @@ def load_engine(
         runner = Runner(backend.forward(model, shape, num_blocks))
         del model
     limits = AdmissionLimits.of(config, spec.vocab_size, max_model_len, num_blocks, end_ids)
-    kv_cache = KVCache(num_blocks, config.block_size, config.enable_prefix_caching)
-    order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
-    pace = StepPace(config.max_step_seconds)
-    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order, pace)
-    room = WaitingRoom(limits)
-    sampler = Sampler(chooser_of(runner.forward))
     speculation = _speculation_of(config.speculation, draft, num_blocks, spec.vocab_size)
-    core = EngineCore(scheduler, runner, sampler, room, parts.new_decoder, speculation)
+    core = _core_of(config, limits, runner, parts.new_decoder, speculation)
     report("warming up")
     fitting = min(num_blocks * config.block_size, max_model_len) - 1
     runner.warm_up(min(WARM_UP_TOKENS, config.max_num_batched_tokens, fitting))
     report("ready")
     return LoadedEngine(core, parts.tokenizer, limits, grammars, parts.generation_defaults)
+
+
+def _core_of(
+    config: EngineConfig,
+    limits: AdmissionLimits,
+    runner: Runner,
+    new_decoder: TextDecoderFactory,
+    speculation: Speculation,
+) -> EngineCore:
+    kv_cache = KVCache(limits.num_blocks, config.block_size, config.enable_prefix_caching)
+    order = queue_order(config.scheduling_policy, config.priority_ageing_seconds)
+    pace = StepPace(config.max_step_seconds)
+    scheduler = Scheduler(kv_cache, config.max_num_seqs, config.max_num_batched_tokens, order, pace)
+    sampler = Sampler(chooser_of(runner.forward))
+    return EngineCore(scheduler, runner, sampler, WaitingRoom(limits), new_decoder, speculation)
 
 
 def _open_draft(

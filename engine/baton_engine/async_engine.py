@@ -24,10 +24,12 @@ from typing import Any, Literal
 from baton_engine.admission import Admission, build_request
 from baton_engine.assembly import LoadedEngine, ModelParts, load_engine
 from baton_engine.config import EngineConfig
-from baton_engine.engine import CancelReport, EngineCore, EngineStats
+from baton_engine.deltas import RequestDelta, RequestFailure
+from baton_engine.engine import EngineCore
+from baton_engine.engine_stats import CancelReport, EngineStats
 from baton_engine.errors import EngineUnavailable
 from baton_engine.kv_events import KVListener
-from baton_engine.request import EngineRequest, Request, RequestDelta, RequestFailure
+from baton_engine.request import EngineRequest, Request
 from baton_engine.sampling_params import SamplingParams
 from baton_engine.structured.matcher import Grammar
 

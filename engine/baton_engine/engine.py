@@ -8,72 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from torch import Tensor
 
 from baton_engine.admission import WaitingRoom
+from baton_engine.deltas import Preemption, PrefillChunk, RequestDelta, RequestFailure, one_for_each_answer
+from baton_engine.engine_stats import CancelReport, EngineStats, Totals
 from baton_engine.kv_cache import KVCache
 from baton_engine.logprobs import score_prompts
 from baton_engine.output import AnswerWriter, Ending
-from baton_engine.request import (
-    Preemption,
-    PrefillChunk,
-    Request,
-    RequestDelta,
-    RequestFailure,
-    RequestState,
-    one_for_each_answer,
-)
+from baton_engine.request import Request, RequestState
 from baton_engine.runner import Runner
 from baton_engine.sampler import SampledToken, Sampler
 from baton_engine.scheduler import Scheduler, StepPlan
-from baton_engine.speculation.drafting import Speculation, SpeculationStats
+from baton_engine.speculation.drafting import Speculation
 from baton_engine.speculation.verification import rows_by_depth
-from baton_engine.step_profile import StepProfile, StepProfiler
+from baton_engine.step_profile import StepProfiler
 from baton_engine.structured.matcher import StructureBroken
 from baton_engine.text.answer_reader import AnswerPart
 from baton_engine.text_face import TextDecoderFactory
 
 NOTHING = AnswerPart()
-
-
-@dataclass(frozen=True)
-class CancelReport:
-    """found is False for an id that is not held (never was, or is finished already)."""
-
-    found: bool
-    blocks_freed: int = 0
-    completion_tokens: int = 0
-
-
-@dataclass(frozen=True)
-class EngineStats:
-    running: int
-    waiting: int
-    waiting_tokens: int
-    kv_blocks_total: int
-    kv_blocks_free: int
-    kv_blocks_cached: int
-    kv_blocks_held: int
-    kv_usage: float
-    prompt_tokens_total: int
-    generation_tokens_total: int
-    preemptions_total: int
-    prefix_hit_tokens_total: int
-    steps_total: int
-    step_profile: StepProfile = field(default_factory=StepProfile)
-    speculation: SpeculationStats = field(default_factory=SpeculationStats)
-    prefill_tokens: int = 0
-    """Of the prompts that run, not computed yet."""
-
-
-@dataclass
-class Totals:
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    prefix_hit_tokens: int = 0
-    steps: int = 0
 
 
 class EngineCore:

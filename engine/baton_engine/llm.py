@@ -11,17 +11,10 @@ from typing import Any
 from baton_engine.admission import build_request
 from baton_engine.assembly import ModelParts, load_engine
 from baton_engine.config import EngineConfig
-from baton_engine.engine import EngineStats
+from baton_engine.deltas import FinishReason, RequestDelta, RequestFailure, Timings, TokenLogprobs, Usage
+from baton_engine.engine_stats import EngineStats
 from baton_engine.output_format import PLAIN, OutputFormat, ToolCallDelta
-from baton_engine.request import (
-    EngineRequest,
-    FinishReason,
-    RequestDelta,
-    RequestFailure,
-    Timings,
-    TokenLogprobs,
-    Usage,
-)
+from baton_engine.request import EngineRequest
 from baton_engine.sampling_params import SamplingParams
 
 Prompt = str | Sequence[int]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from baton_engine.request import Request, TokenLogprobs
+from baton_engine.deltas import TokenLogprobs
+from baton_engine.request import Request
 from baton_engine.scheduler import StepPlan
 
 SCORED_ROWS = 64  # a log-softmax of a whole chunk over a large vocabulary would be hundreds of MiB

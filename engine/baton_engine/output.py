@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from baton_engine.request import FinishReason, Request, RequestFailure
+from baton_engine.deltas import FinishReason, RequestFailure
+from baton_engine.request import Request
 from baton_engine.text.answer_reader import AnswerPart, AnswerReader
 from baton_engine.text_face import TextDecoder, TextDecoderFactory
 

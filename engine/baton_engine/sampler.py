@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from baton_engine.choosing import GREEDY, Chooser, Draw, choose
+from baton_engine.deltas import TokenLogprobs
 from baton_engine.logit_rules import LogitRules
 from baton_engine.logprobs import RawLogprobs
-from baton_engine.request import Request, TokenLogprobs
+from baton_engine.request import Request
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from baton_engine import (
     ToolCallDelta,
     Usage,
 )
-from baton_engine.request import one_for_each_answer
+from baton_engine.deltas import one_for_each_answer
 from tests.support.drafters import guess_with, knowing
 from tests.support.engine_driver import GREEDY, add, ask, drain, text, token_ids
 from tests.support.tiny_model import tiny_engine
