@@ -32,10 +32,17 @@ def test_the_load_spreads_although_one_replica_had_it_first(num_replicas: int) -
     assert outcome.cached_tokens > 0.8 * outcome.prompt_tokens
 
 
+def test_a_fleet_has_it_everywhere_soon_and_evenly() -> None:
+    """Replicas that don't have it yet are given it as soon as those that do are a little busier."""
+    traffic = arrivals("one", 16, REQUESTS)
+    outcome = Simulation(ours, 16).run(traffic)
+    assert spread(outcome)[1] < 1.1
+
+
 @pytest.mark.parametrize("load", ["one", "cold"])
 def test_it_is_not_worse_than_least_loaded(load: str) -> None:
     traffic = arrivals(load, 4, REQUESTS)
     mine, least = (Simulation(pick, 4).run(traffic).row() for pick in (ours, least_loaded))
-    assert mine["ttft_p50_ms"] < 1.1 * least["ttft_p50_ms"]
-    assert mine["ttft_p99_ms"] < 1.25 * least["ttft_p99_ms"]
+    assert mine["ttft_p50_ms"] <= least["ttft_p50_ms"]
+    assert mine["ttft_p99_ms"] <= least["ttft_p99_ms"]
     assert mine["refused"] == least["refused"] == 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 
 DECODE_COST = 4.0
 """A token written costs about as much as so many read: between 15 alone and 3 in a full batch on a CPU."""
@@ -55,7 +55,8 @@ class Candidate:
     tokens_per_second: float = 0.0
     """Of prompts, while it computes them; 0: not measured yet."""
     answer_tokens: float = 0.0
-    """Mean length of its answers; 0: not measured yet."""
+    """Mean length of its answers; 0: not measured yet. All replicas of a model answer the same people: what
+    theirs differ in is chance, so a score goes by the mean of all."""
     adapters: frozenset[str] = frozenset()
     ramp: float = 1.0
     """Share of the others' load that a newcomer may have; grows to 1."""
@@ -78,13 +79,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """How much busier than the least busy a replica may be before its cache stops to count."""
+    """How much busier than the least busy a replica may be before its cache stops to count.
+
+    `requests` are shared by all that hold the prefix: one conversation stays where it is, and what everybody
+    begins with is soon everywhere.
+    """
 
     requests: int = 4
     share: float = 0.5
 
-    def shuts(self, load: int, least: int) -> bool:
-        return load - least > self.requests and load > least * (1 + self.share)
+    def shuts(self, load: int, least: int, num_holders: int = 1) -> bool:
+        allowed = min(self.requests, max(1, self.requests / num_holders))
+        return load - least > allowed and load > least * (1 + self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,39 +135,51 @@ def ranked(
     if not taking:
         return []
     least = min(candidate.load for candidate in taking)
-    settled = [candidate.load for candidate in taking if candidate.ramp >= 1]
-    mean = sum(settled) / len(settled) if settled else 0.0
-    rate = _usual_rate(taking)
-    choices: list[Choice] = []
-    for candidate in taking:
-        gated = gate.shuts(candidate.load, least)
-        spared = cached.get(candidate.replica, 0)
-        choices.append(_choice(candidate, asked, spared, gated, mean, rate))
+    usual = _usual(taking)
+    spared = [cached.get(candidate.replica, 0) for candidate in taking]
+    most = max(spared)
+    num_holders = spared.count(most) if most else 1
+    choices = [
+        _choice(candidate, asked, spares, gate.shuts(candidate.load, least, num_holders), usual)
+        for candidate, spares in zip(taking, spared, strict=True)
+    ]
     return sorted(choices, key=_preference)
 
 
-def _choice(
-    candidate: Candidate, asked: Asked, cached: int, gated: bool, mean_load: float, usual_rate: float
-) -> Choice:
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """What those that could take it have in common."""
+
+    load: float
+    """Mean of those that are no newcomers."""
+    tokens_per_second: float
+    answer_tokens: float
+
+
+def _usual(taking: list[Candidate]) -> _Usual:
+    settled = [each.load for each in taking if each.ramp >= 1]
+    speeds = [each.tokens_per_second for each in taking if each.tokens_per_second]
+    answers = [each.answer_tokens for each in taking if each.answer_tokens]
+    return _Usual(
+        load=fmean(settled) if settled else 0.0,
+        tokens_per_second=geometric_mean(speeds) if speeds else UNMEASURED_TOKENS_PER_SECOND,
+        answer_tokens=fmean(answers) if answers else UNMEASURED_ANSWER_TOKENS,
+    )
+
+
+def _choice(candidate: Candidate, asked: Asked, cached: int, gated: bool, usual: _Usual) -> Choice:
     cached = min(cached, asked.prompt_tokens)
     spares = cached >= max(LEAST_CACHED_TOKENS, LEAST_CACHED_SHARE * asked.prompt_tokens)
     own = asked.prompt_tokens - (cached if spares and not gated else 0)
     if asked.adapter and asked.adapter not in candidate.adapters:
         own += ADAPTER_TOKENS
-    answer = candidate.answer_tokens or UNMEASURED_ANSWER_TOKENS
-    still_to_write = candidate.load * answer / 2 * DECODE_COST
+    still_to_write = candidate.load * usual.answer_tokens / 2 * DECODE_COST
     tokens = candidate.waiting_tokens + still_to_write + OWN_WEIGHT * own
     free = candidate.kv_free_tokens
     no_room = free is not None and asked.prompt_tokens - cached > free
-    too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * mean_load)
-    seconds = tokens / _rate(candidate, usual_rate)
+    too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * usual.load)
+    seconds = tokens / _rate(candidate, usual.tokens_per_second)
     return Choice(candidate, round(seconds, 4), cached, gated, no_room or too_new)
-
-
-def _usual_rate(candidates: list[Candidate]) -> float:
-    """The geometric mean of what was measured."""
-    measured = [each.tokens_per_second for each in candidates if each.tokens_per_second]
-    return geometric_mean(measured) if measured else UNMEASURED_TOKENS_PER_SECOND
 
 
 def _rate(candidate: Candidate, usual: float) -> float:

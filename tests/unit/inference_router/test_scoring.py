@@ -128,6 +128,32 @@ def test_no_prefix_makes_a_crowd() -> None:
     assert (first(30, 20), first(31, 20)) == ("warm", "cold")
 
 
+def test_what_many_hold_is_soon_held_by_all() -> None:
+    """The four requests are shared by the holders of a prefix; one that fewer tokens are cached of holds it no
+    more than anybody."""
+    prompt = Asked(10_000)
+
+    def first(holders: int, load: int) -> str:
+        warm = [candidate(f"warm{i}", running=load) for i in range(holders)]
+        also = {"part": 5_000} | {each.replica: 10_000 for each in warm}
+        order = ranked([*warm, candidate("part", running=load), candidate("cold")], prompt, also)
+        return order[0].replica
+
+    assert (first(1, 4), first(1, 5)) == ("warm0", "cold")
+    assert (first(2, 2), first(2, 3)) == ("warm0", "cold")
+    assert (first(9, 1), first(9, 2)) == ("warm0", "cold")
+
+
+def test_by_chance_longer_answers_are_no_reason() -> None:
+    """All replicas of a model answer the same people: at equal load the longest unpicked gets the next."""
+    lucky = candidate("lucky", running=2, answer_tokens=30, last_pick=2)
+    other = candidate("other", running=2, answer_tokens=34, last_pick=1)
+    new = candidate("new", running=2, last_pick=3)
+    order = ranked([lucky, other, new])
+    assert [each.replica for each in order] == ["other", "lucky", "new"]
+    assert {each.seconds for each in order} == {2 * 32 / 2 * 4 / 1000}
+
+
 def test_a_newcomer_gets_its_share_of_the_load_and_grows() -> None:
     def first(ramp: float, load: int) -> str:
         old = [candidate(f"old{i}", running=8, waiting=2, capacity=99) for i in range(2)]
