@@ -136,6 +136,9 @@ class ErrorBody(WireModel):
         default=None, description="The request parameter at fault, as the client named it."
     )
     stop: Service | None = Field(default=None, description="The service that gave up.")
+    replica: str | None = Field(
+        default=None, description="Router: the replica that did not take it; the next attempt avoids it."
+    )
     retry_after_seconds: float | None = Field(default=None, ge=0, description="When another try makes sense.")
 
     @property

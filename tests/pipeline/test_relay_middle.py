@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from statistics import median
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack
+from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Sampling, Tool
 from baton_inference_router.actor import Router
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import Stage, question, settled
+from tests.support.relay_stage import MODEL, Stage, question, settled
 
 ANSWER = "".join(WORDS)
 
@@ -106,6 +108,36 @@ async def test_a_replica_lost_after_the_first_token_ends_in_a_typed_error(stage:
     await settled(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.error_code, row.usage.completion_tokens) == ("error", "stop_lost", 2)
+
+
+async def test_one_that_did_not_take_it_is_avoided_whichever_router_is_asked_next(
+    memory_stage: Stage,
+) -> None:
+    """The bus takes turns among the routers: the second one has not been kept waiting by that replica."""
+    stage = memory_stage
+    worker = await stage.worker(FakeEngine())
+    mute = ReplicaHeartbeat(
+        replica="engine_worker-0", model=MODEL, state="ready", sent_at=time.time(), max_running=8
+    )
+    handed: list[str] = []
+    await stage.sender.subscribe(
+        subjects.engine_all(mute.replica), lambda message: handed.append(message.subject)
+    )
+    routers = [await stage.router(router_dispatch_seconds=0.1) for _ in range(2)]
+    await asyncio.gather(stage.guard(), stage.gateway())
+    await stage.sender.publish(subjects.replica(MODEL, mute.replica), mute.encode())
+
+    request_id = await stage.send(stage.handoff())
+    heard = await stage.listen(request_id)
+
+    assert (heard.text, heard.error) == ("".join(WORDS), None)
+    assert handed == [subjects.engine(mute.replica, request_id)]
+    await settled(lambda: {"inference_router", "llm_gateway"} <= {s.service for s in stage.spans[request_id]})
+    dispatches = [span for span in stage.spans[request_id] if span.name == "dispatch"]
+    assert [(span.instance, span.attributes["replica"]) for span in dispatches] == [
+        (routers[0].instance, mute.replica),
+        (routers[1].instance, worker.instance),
+    ]
 
 
 async def test_exhausted_attempts_give_the_first_error(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from baton_common.errors import BusError, BusTimeout, NoResponders, RequestFaile
 from baton_common.tracing import OpenSpan
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
-from baton_contracts.errors import ErrorBody
+from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
 from baton_inference_router.prefix_index import PrefixIndex
@@ -76,9 +76,8 @@ class Router:
         nothing = ReadPrompt(handoff.work)
         if not self._prefix_aware or sum(not each.full for each in possible) < 2:
             return nothing
-        seconds = min(self._tokens_seconds, ctx.remaining_seconds())
         with ctx.spans.span("read_prompt") as span:
-            prompt = await read_prompt(ctx.node.bus, ctx.request_id, handoff.work, seconds)
+            prompt = await read_prompt(ctx.node.bus, ctx.request_id, handoff.work, self._tokens_seconds)
             span.set(prompt_tokens=prompt.num_tokens, blocks=len(prompt.chain))
         return prompt
 
@@ -107,10 +106,11 @@ class Router:
         self, ctx: RequestContext, handoff: RouteHandoff, prompt: ReadPrompt, seat: Seat
     ) -> Ack | _Absent:
         replica = seat.replica
-        seconds = min(self._dispatch_seconds, max(0.0, ctx.remaining_seconds()))
         try:
             raw = await ctx.node.bus.request(
-                subjects.engine(replica, ctx.request_id), _onward(ctx, handoff, prompt), timeout=seconds
+                subjects.engine(replica, ctx.request_id),
+                _onward(ctx, handoff, prompt),
+                timeout=self._dispatch_seconds,
             )
             ack = Ack.decode(raw)
         except NoResponders:
@@ -119,16 +119,16 @@ class Router:
         except BusTimeout:
             # It may still take the request, so nobody else can be given this attempt.
             self._table.cool_down(replica, self._cooldown_seconds)
-            raise RequestFailed.because(
-                "stop_unresponsive",
-                f"Replica {replica} did not take the request within {seconds:.1f} s.",
-                stop="engine_worker",
-            ) from None
-        except (BusError, MalformedMessage) as error:
+            text = f"Replica {replica} did not take the request within {self._dispatch_seconds:.1f} s."
+            raise RequestFailed(_failed("stop_unresponsive", text, replica)) from None
+        except MalformedMessage as error:
+            log.warning("%s answers a dispatch with what is none: %s", replica, error)
+            text = f"Replica {replica} was handed the request and answered what can't be read."
+            raise RequestFailed(_failed("stop_failed", text, replica)) from None
+        except BusError as error:
             log.warning("dispatch to %s: %s", replica, error)
-            raise RequestFailed.because(
-                "stop_failed", "The replica could not be handed the request.", stop="engine_worker"
-            ) from None
+            text = "The replica could not be handed the request."
+            raise RequestFailed(_failed("stop_failed", text, None)) from None
         if ack.verdict == "held":
             seat.accept(ack)
         else:
@@ -148,6 +148,10 @@ class Router:
 async def _finish_anyway(cancel: Cancel) -> None:
     """A dispatch takes a millisecond, and the gateway must hear which replica has it: it cancels that one."""
     del cancel
+
+
+def _failed(code: ErrorCode, text: str, replica: str | None) -> ErrorBody:
+    return ErrorBody(code=code, message=text, stop="engine_worker", replica=replica)
 
 
 def _explain(span: OpenSpan, prompt: ReadPrompt, order: list[Choice]) -> None:

@@ -79,6 +79,8 @@ class OwnReplicas:
                 ack_seconds=ROUTE_ACK_SECONDS,
             )
         except RequestFailed as failed:
+            if failed.error.replica:
+                self._failed.append(failed.error.replica)
             if failed.error.code != "stop_unresponsive":
                 attempt.fail(failed.error)
                 return None

@@ -92,7 +92,7 @@ async def router(**settings: Any) -> AsyncGenerator[tuple[MemoryBus, Replicas], 
         await node.stop()
 
 
-def handoff(**fields: Any) -> RouteHandoff:
+def handoff(seconds: float = 10.0, **fields: Any) -> RouteHandoff:
     now = time.time()
     envelope = Envelope(
         request_id=new_request_id(),
@@ -100,7 +100,7 @@ def handoff(**fields: Any) -> RouteHandoff:
         tenant=Tenant(tenant_id="t", key_id="k"),
         edge="edge_api-1",
         conversation_id="c",
-        deadline=now + 10,
+        deadline=now + seconds,
         sent_at=now,
     )
     prompt = Prompt(messages=(Message(role="user", parts=(Part(text="hi"),)),))
@@ -216,8 +216,34 @@ async def test_one_that_does_not_answer_may_have_taken_it_so_nobody_else_is_aske
 
     assert first.error
     assert (first.error.code, first.error.stop) == ("stop_unresponsive", "engine_worker")
+    assert first.error.replica == "r-1"
     assert second.instance == "r-2"
     assert reserved == 1  # the second one's, until the next heartbeat
+
+
+async def test_one_that_answers_what_is_no_ack_is_named() -> None:
+    async with router() as (bus, replicas):
+        name = await replicas.add("r-1", None)
+
+        def on_message(message: BusMessage) -> None:
+            spawn(bus.publish(message.reply, b"what?"))
+
+        await bus.subscribe(subjects.engine_all(name), on_message)
+        ack = await ask(bus)
+
+    assert ack.error
+    assert (ack.error.code, ack.error.replica) == ("stop_failed", "r-1")
+
+
+async def test_a_replica_is_not_to_blame_for_a_deadline_that_was_near() -> None:
+    async with router() as (bus, replicas):
+        await replicas.add("r-1", lambda _: None)
+        ack = await ask(bus, handoff(seconds=0.05))
+        left = replicas.table.candidates("m")
+
+    assert ack.error
+    assert (ack.error.code, ack.error.replica) == ("deadline_exceeded", None)
+    assert [(each.replica, each.reserved) for each in left] == [("r-1", 0)]
 
 
 async def test_with_a_choice_the_prompts_tokens_are_asked_once_and_travel_on() -> None:

@@ -129,8 +129,7 @@ def test_no_prefix_makes_a_crowd() -> None:
 
 
 def test_what_many_hold_is_soon_held_by_all() -> None:
-    """The four requests are shared by the holders of a prefix; one that fewer tokens are cached of holds it no
-    more than anybody."""
+    """The four requests are shared by the holders of a prefix; who has less of it cached is none of them."""
     prompt = Asked(10_000)
 
     def first(holders: int, load: int) -> str:
