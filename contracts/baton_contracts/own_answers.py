@@ -61,8 +61,12 @@ class CostedSum(HttpModel):
 
 
 class UsageSums(HttpModel):
+    """By day if days are told apart, else dearest first."""
+
     object: Literal["list"]
     data: list[CostedSum]
+    has_more: bool
+    next_page: str | None = Field(description="For `page`, if there are more.")
 
 
 class TraceSummary(HttpModel):

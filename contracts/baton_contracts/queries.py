@@ -87,6 +87,12 @@ class BooksQuery(WireModel):
     until: float | None = Field(
         default=None, description="Of usage and usage_sums: and before this one; None: now."
     )
+    key_id: str | None = Field(default=None, max_length=128, description="Of usage_sums: of this key only.")
+    team: str | None = Field(default=None, max_length=128, description="Of usage_sums: of this team only.")
+    model: str | None = Field(default=None, description="Of usage_sums: of this model only.")
+    page: str | None = Field(
+        default=None, max_length=64, description="Of usage_sums: `next_page` of the answer before."
+    )
     response_id: str | None = Field(default=None, max_length=64, description="Of the last three kinds.")
 
 
@@ -134,7 +140,12 @@ class BooksReply(WireModel):
         "previous one to get more. None: there is none, or it was deleted.",
     )
     usage: tuple[UsageRecord, ...] = ()
-    sums: tuple[UsageSum, ...] = ()
+    sums: tuple[UsageSum, ...] = Field(
+        default=(), description="By day if days are told apart, else dearest first."
+    )
+    next_page: str | None = Field(
+        default=None, description="Of sums: there are more; ask again with this `page`."
+    )
     error: ErrorBody | None = None
 
 

@@ -124,10 +124,17 @@ class EdgeClient:
         return _json(response)
 
     def usage(self, by: str, since: str) -> dict[str, Any]:
-        """The ledger in sums, from the day `since` on."""
-        with self._calling():
-            response = self._client.get("/v1/usage", params={"by": by, "since": since})
-        return _json(response)
+        """The ledger in sums, from the day `since` on: all pages in one."""
+        asked = {"by": by, "since": since}
+        rows: list[dict[str, Any]] = []
+        while True:
+            with self._calling():
+                response = self._client.get("/v1/usage", params=asked)
+            body = _json(response)
+            rows += body["data"]
+            if not body.get("next_page"):
+                return body | {"data": rows}
+            asked["page"] = body["next_page"]
 
     def put_document(self, source: str, media_type: str, text: str) -> dict[str, Any]:
         """The edge's count of chunks: `chunks`, `added`, `removed`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Literal
 
 import nats.js.errors
 from nats.aio.client import Client
@@ -30,12 +31,12 @@ from baton_contracts.limits import (
     rule_entry,
     use_entry,
 )
-from baton_contracts.queries import BooksQuery, BooksReply, UsageBy
+from baton_contracts.queries import BooksQuery, BooksReply
 
 _TRIES = 20
-MAX_SUMS = 1000
-"""That the books tell in one answer, the dearest first."""
 NOTHING = "none"
+Counted = Literal["key", "team", "model"]
+"""What a rule can be of."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class LimitBook:
         return (await self._read(party))[0]
 
     async def recount(
-        self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: UsageBy, name: str
+        self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: Counted, name: str
     ) -> tuple[int, int]:
         """Puts what the ledger says in the place of what edges counted. What requests under way will use is
         still to come. Returns both, in pico-dollars. Raises CliError."""
@@ -153,18 +154,21 @@ class LimitBook:
         except MalformedMessage:
             return AccountState(), entry.revision or 0
 
-    async def _ledger(self, since: float, tenant_id: str, by: UsageBy, name: str) -> int:
-        query = BooksQuery(kind="usage_sums", tenant_id=tenant_id, by=(by,), since=since)
+    async def _ledger(self, since: float, tenant_id: str, by: Counted, name: str) -> int:
+        query = BooksQuery(
+            kind="usage_sums",
+            tenant_id=tenant_id,
+            by=(by,),
+            since=since,
+            key_id=name if by == "key" else None,
+            team=name if by == "team" else None,
+            model=name if by == "model" else None,
+        )
         answer = await self._client.request(subjects.books(new_request_id()), query.encode(), timeout=10)
         reply = BooksReply.decode(answer.data)
         if reply.error:
             raise CliError(reply.error.message)
-        found = [each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model)]
-        if not found and len(reply.sums) >= MAX_SUMS:
-            raise CliError(
-                f"The ledger tells of the {MAX_SUMS} that cost most only, and {name} is none of them."
-            )
-        return sum(found)
+        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model))
 
 
 async def limit_book(client: Client) -> LimitBook:

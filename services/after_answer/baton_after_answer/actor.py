@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from baton_after_answer.books import Books, BooksAway
+from baton_after_answer.usage_sums import Page, SumsAsked
 from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorBody
@@ -52,8 +53,9 @@ class BooksDesk:
                 ids = (query.request_id, *query.more_request_ids) if query.request_id else ()
                 return BooksReply(usage=books.usage(tenant_id, ids, query.since, query.until))
             case "usage_sums":
-                until = self._clock.wall() if query.until is None else query.until
-                return BooksReply(sums=books.usage_sums(tenant_id, query.by, query.since, until))
+                asked = SumsAsked(tenant_id, query.by, query.since, query.key_id, query.team, query.model)
+                sums, more = books.usage_sums(asked, self._page(query))
+                return BooksReply(sums=sums, next_page=str(more) if more else None)
             case "response":
                 return BooksReply(responses=books.response(tenant_id, response_id))
             case "response_chain":
@@ -61,6 +63,15 @@ class BooksDesk:
             case "delete_response":
                 found = books.delete_response(tenant_id, response_id, self._clock.wall())
                 return BooksReply(responses=found)
+
+    def _page(self, query: BooksQuery) -> Page:
+        if not query.page:
+            return Page(self._clock.wall() if query.until is None else query.until)
+        try:
+            return Page.parse(query.page)
+        except ValueError:
+            text = "There is no such page. Ask without one, and go on by its next_page."
+            raise RequestFailed.because("invalid_value", text, param="page") from None
 
 
 def _require_id(query: BooksQuery) -> None:

@@ -27,11 +27,11 @@ from sqlalchemy.sql.dml import Insert
 
 from baton_after_answer.records import Row
 from baton_after_answer.schema import ledger, rejected, responses, turns
-from baton_after_answer.usage_sums import sums_statement, usage_sum
+from baton_after_answer.usage_sums import MAX_SUMS, Page, SumsAsked, sums_statement, usage_sum
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.prompt import ToolCall
-from baton_contracts.queries import StoredResponse, StoredTurn, UsageBy, UsageSum
+from baton_contracts.queries import StoredResponse, StoredTurn, UsageSum
 from baton_contracts.records import StoredMessage, UsageRecord
 
 MAX_USAGE_ROWS = 500
@@ -176,11 +176,11 @@ class Books:
         statement = usage_statement(tenant_id, request_ids, since, until)
         return tuple(_usage_record(row) for row in self._rows(statement))
 
-    def usage_sums(
-        self, tenant_id: str, by: Sequence[UsageBy], since: float, until: float
-    ) -> tuple[UsageSum, ...]:
-        statement = sums_statement(self._engine.dialect.name, tenant_id, by, since, until)
-        return tuple(usage_sum(row) for row in self._rows(statement))
+    def usage_sums(self, asked: SumsAsked, page: Page) -> tuple[tuple[UsageSum, ...], Page | None]:
+        """With the next page, if there is one."""
+        rows = self._rows(sums_statement(self._engine.dialect.name, asked, page))
+        found = tuple(usage_sum(row) for row in rows[:MAX_SUMS])
+        return found, page.next() if len(rows) > MAX_SUMS else None
 
     def response(self, tenant_id: str, response_id: str) -> tuple[StoredResponse, ...]:
         found = self._rows(response_statement(tenant_id, response_id))

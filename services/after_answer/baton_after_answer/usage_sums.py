@@ -1,8 +1,14 @@
-"""The ledger in sums: by key, team, model and day. The statement, and what its rows become."""
+"""The ledger in sums: by key, team, model and day. The statement, and what its rows become.
+
+Sums come in pages. A page says where it begins and up to which moment it adds up, so that all pages of one
+answer tell of the same rows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,15 +18,48 @@ from baton_after_answer.schema import ledger
 from baton_contracts.queries import UsageBy, UsageSum
 
 MAX_SUMS = 1000
+"""Of one page."""
+_MAX_OFFSET = 10**9
 _DAY_SECONDS = 86_400
 
 
-def sums_statement(
-    dialect: str, tenant_id: str, by: Sequence[UsageBy], since: float, until: float
-) -> Select[tuple[object, ...]]:
-    """Dearest first, or by day. `since` ≤ ended < `until`, Unix seconds."""
+@dataclass(frozen=True)
+class Page:
+    until: float
+    """Unix seconds."""
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.offset}-{self.until!r}"
+
+    @classmethod
+    def parse(cls, text: str) -> Page:
+        """Raises ValueError for what no answer has said."""
+        offset, _, until = text.partition("-")
+        page = cls(float(until), int(offset))
+        if not (math.isfinite(page.until) and 0 <= page.offset <= _MAX_OFFSET):
+            raise ValueError(text)
+        return page
+
+    def next(self) -> Page:
+        return Page(self.until, self.offset + MAX_SUMS)
+
+
+@dataclass(frozen=True)
+class SumsAsked:
+    tenant_id: str
+    by: Sequence[UsageBy]
+    since: float
+    """Unix seconds; the end of the time is the page's."""
+    key_id: str | None = None
+    team: str | None = None
+    model: str | None = None
+
+
+def sums_statement(dialect: str, asked: SumsAsked, page: Page) -> Select[tuple[object, ...]]:
+    """Dearest first, or by day. `since` ≤ ended < `until`. One row more than a page has, if there is one."""
     columns = _columns(dialect)
-    groups = [columns[name].label(name) for name in dict.fromkeys(by)]
+    groups = [columns[name].label(name) for name in dict.fromkeys(asked.by)]
     cost = func.coalesce(func.sum(ledger.c.cost_picos), 0)
     sums = (
         func.count(distinct(ledger.c.request_id + ledger.c.run_id)).label("requests"),
@@ -30,9 +69,17 @@ def sums_statement(
         func.coalesce(func.sum(ledger.c.completion_tokens), 0).label("completion_tokens"),
         cost.label("cost_picos"),
     )
-    within = (ledger.c.tenant_id == tenant_id, ledger.c.ended_at >= since, ledger.c.ended_at < until)
-    order = [columns["day"], cost.desc()] if "day" in by else [cost.desc()]
-    return select(*groups, *sums).where(*within).group_by(*groups).order_by(*order).limit(MAX_SUMS)
+    within = [
+        ledger.c.tenant_id == asked.tenant_id,
+        ledger.c.ended_at >= asked.since,
+        ledger.c.ended_at < page.until,
+    ]
+    for column in ("key_id", "team", "model"):
+        if (only := getattr(asked, column)) is not None:
+            within.append(ledger.c[column] == only)
+    by_day = [group for group in groups if group.name == "day"]
+    statement = select(*groups, *sums).where(*within).group_by(*groups)
+    return statement.order_by(*by_day, cost.desc(), *groups).limit(MAX_SUMS + 1).offset(page.offset)
 
 
 def usage_sum(row: RowMapping) -> UsageSum:

@@ -90,6 +90,7 @@ def _usage() -> dict[str, Any]:
             ),
             parameter("since", "query", "A day (UTC), an ISO 8601 time or Unix seconds."),
             parameter("until", "query", "Before this time; now, if left out."),
+            parameter("page", "query", "Of sums: `next_page` of the answer before; the rest as there."),
         ],
     )
 

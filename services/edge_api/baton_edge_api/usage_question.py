@@ -13,9 +13,12 @@ from baton_edge_api.refusals import bad_value, missing
 _LATEST = 4_102_444_800.0
 """2100: a database can't be asked for what is beyond all reason."""
 
+_MAX_PAGE_CHARACTERS = 64
+
 
 def sums_query(tenant_id: str, params: Mapping[str, str]) -> BooksQuery:
-    """`by=key,model&since=2026-11-01&until=2026-12-01`; both ends may be left out. Raises RequestFailed."""
+    """`by=key,model&since=2026-11-01&until=2026-12-01`; both ends may be left out. `page`: the
+    `next_page` of the answer before. Raises RequestFailed."""
     known = get_args(UsageBy)
     names = [name for name in params.get("by", "").split(",") if name]
     for name in names:
@@ -29,16 +32,25 @@ def sums_query(tenant_id: str, params: Mapping[str, str]) -> BooksQuery:
         by=tuple(cast("list[UsageBy]", list(dict.fromkeys(names)))),
         since=_moment(params, "since") or 0.0,
         until=_moment(params, "until"),
+        page=_page(params),
     )
 
 
 def sums_object(reply: BooksReply) -> dict[str, Any]:
-    return {"object": "list", "data": [_sum(each) for each in reply.sums]}
+    data = [_sum(each) for each in reply.sums]
+    return {"object": "list", "data": data, "has_more": bool(reply.next_page), "next_page": reply.next_page}
 
 
 def _sum(each: UsageSum) -> dict[str, Any]:
     counts = each.model_dump(mode="json", exclude_none=True, exclude={"cost_picos"})
     return counts | {"cost_usd": dollars(each.cost_picos)}
+
+
+def _page(params: Mapping[str, str]) -> str | None:
+    page = params.get("page")
+    if page and len(page) > _MAX_PAGE_CHARACTERS:
+        raise bad_value("page", "must be the next_page of an answer.")
+    return page or None
 
 
 def _moment(params: Mapping[str, str], name: str) -> float | None:

@@ -14,7 +14,7 @@ from baton_common.errors import BusError, BusTimeout, NoResponders, RequestFaile
 from baton_common.tracing import OpenSpan
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
-from baton_contracts.errors import ErrorBody, ErrorCode
+from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
 from baton_inference_router.prefix_index import PrefixIndex
@@ -116,19 +116,16 @@ class Router:
         except NoResponders:
             self._table.mark_dead(replica)
             return _Absent()
-        except BusTimeout:
-            # It may still take the request, so nobody else can be given this attempt.
+        except (BusTimeout, MalformedMessage) as error:
+            # It may have taken the request all the same, so nobody else can be given this attempt.
+            log.warning("dispatch to %s: %s", replica, error)
             self._table.cool_down(replica, self._cooldown_seconds)
-            text = f"Replica {replica} did not take the request within {self._dispatch_seconds:.1f} s."
-            raise RequestFailed(_failed("stop_unresponsive", text, replica)) from None
-        except MalformedMessage as error:
-            log.warning("%s answers a dispatch with what is none: %s", replica, error)
-            text = f"Replica {replica} was handed the request and answered what can't be read."
-            raise RequestFailed(_failed("stop_failed", text, replica)) from None
+            raise RequestFailed(_did_not_take_it(replica, error)) from None
         except BusError as error:
             log.warning("dispatch to %s: %s", replica, error)
-            text = "The replica could not be handed the request."
-            raise RequestFailed(_failed("stop_failed", text, None)) from None
+            raise RequestFailed.because(
+                "stop_failed", "The replica could not be handed the request.", stop="engine_worker"
+            ) from None
         if ack.verdict == "held":
             seat.accept(ack)
         else:
@@ -150,8 +147,18 @@ async def _finish_anyway(cancel: Cancel) -> None:
     del cancel
 
 
-def _failed(code: ErrorCode, text: str, replica: str | None) -> ErrorBody:
-    return ErrorBody(code=code, message=text, stop="engine_worker", replica=replica)
+def _did_not_take_it(replica: str, error: BusTimeout | MalformedMessage) -> ErrorBody:
+    what = (
+        f"did not take the request within {error.seconds:.1f} s"
+        if isinstance(error, BusTimeout)
+        else "was handed the request and answered what can't be read"
+    )
+    return ErrorBody(
+        code="stop_unresponsive",
+        message=f"Replica {replica} {what}.",
+        stop="engine_worker",
+        replica=replica,
+    )
 
 
 def _explain(span: OpenSpan, prompt: ReadPrompt, order: list[Choice]) -> None:

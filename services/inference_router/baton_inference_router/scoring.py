@@ -81,15 +81,15 @@ class Candidate:
 class Gate:
     """How much busier than the least busy a replica may be before its cache stops to count.
 
-    `requests` are shared by all that hold the prefix: one conversation stays where it is, and what everybody
+    Half of it if it is not the only one with the prefix: a conversation stays where it is, and what everybody
     begins with is soon everywhere.
     """
 
     requests: int = 4
     share: float = 0.5
 
-    def shuts(self, load: int, least: int, num_holders: int = 1) -> bool:
-        allowed = min(self.requests, max(1, self.requests / num_holders))
+    def shuts(self, load: int, least: int, *, is_only_holder: bool = True) -> bool:
+        allowed = self.requests if is_only_holder else self.requests / 2
         return load - least > allowed and load > least * (1 + self.share)
 
 
@@ -138,10 +138,10 @@ def ranked(
     usual = _usual(taking)
     spared = [cached.get(candidate.replica, 0) for candidate in taking]
     most = max(spared)
-    num_holders = spared.count(most) if most else 1
+    is_only = not most or spared.count(most) == 1
     choices = [
-        _choice(candidate, asked, spares, gate.shuts(candidate.load, least, num_holders), usual)
-        for candidate, spares in zip(taking, spared, strict=True)
+        _choice(each, asked, spares, gate.shuts(each.load, least, is_only_holder=is_only), usual)
+        for each, spares in zip(taking, spared, strict=True)
     ]
     return sorted(choices, key=_preference)
 

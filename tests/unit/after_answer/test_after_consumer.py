@@ -241,6 +241,13 @@ async def test_a_question_without_a_response_is_told_so(kind: str) -> None:
     assert caught.value.error.param == "response_id"
 
 
+async def test_a_page_that_no_answer_has_named_is_the_clients_mistake() -> None:
+    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed) as caught:
+        await desk.answer("0" * 32, BooksQuery(kind="usage_sums", tenant_id="acme", page="next"))
+    assert (caught.value.error.status, caught.value.error.param) == (400, "page")
+
+
 async def test_a_row_without_a_cost_gets_the_catalogs_and_a_cached_answer_costs_nothing() -> None:
     desk = Desk()
     consumer = await desk.build()

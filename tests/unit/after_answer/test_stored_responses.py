@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
-from sqlalchemy.engine import URL
+from sqlalchemy import Engine, select
 
 from baton_after_answer import books as books_module
 from baton_after_answer.books import Books, BooksAway, Entry
-from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.records import parse_record, response_row
 from baton_after_answer.retention import LOOK_SECONDS, forget_old
+from baton_after_answer.schema import responses
 from baton_common.clock import Clock
 from baton_contracts.records import ResponseRecord
 from tests.support.after_records import RIVAL, response_id, response_record, subject_of
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(URL.create("sqlite", database=str(tmp_path / "books.sqlite")))
-    migrate(engine)
-    yield engine
-    engine.dispose()
 
 
 def written(engine: Engine, *records: ResponseRecord) -> Books:
@@ -91,8 +80,9 @@ def test_a_deleted_response_stays_deleted_when_its_record_comes_again(engine: En
     assert books.delete_response("acme", response_id(1), 6.0) == ()
     assert ids(books, 2) == [response_id(2)], "the chain ends before it"
     with engine.connect() as connection:
-        kept = connection.exec_driver_sql("SELECT input, output, body, deleted_at FROM responses").fetchall()
-    assert kept[1] == ("[]", "[]", "{}", 5.0)
+        statement = select(responses.c["input", "output", "body", "deleted_at"])
+        kept = connection.execute(statement.where(responses.c.response_id == response_id(1))).one()
+    assert kept == ("[]", "[]", "{}", 5.0)
 
 
 def test_another_tenant_deletes_nothing(engine: Engine) -> None:

@@ -151,9 +151,7 @@ async def test_a_recount_takes_the_ledgers_word(nats_url: str) -> None:
         await bucket.put(use_entry(party), state.encode())
         assert await book.recount(party, rule, tenant_ids={"acme"}, by="team", name=team) == (300, 700)
         assert await book.use(party) == state.model_copy(update={"spent_picos": 700, "alerted": False})
-        assert [(query.kind, query.tenant_id, query.by, query.since) for query in asked] == [
-            ("usage_sums", "acme", ("team",), 0.0)
-        ]
+        assert asked == [BooksQuery(kind="usage_sums", tenant_id="acme", by=("team",), team=team)]
         both = {"acme", "umbrella"}
         assert await book.recount(party, rule, tenant_ids=both, by="team", name=team) == (700, 1400)
     finally:
@@ -204,14 +202,18 @@ def test_usage_is_asked_of_the_edge_and_shown() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request.url)
-        return httpx.Response(200, text=json.dumps({"object": "list", "data": [row]}))
+        more = None if "page" in request.url.params else "1000-1.5"
+        day = row | {"day": f"2026-11-{29 - len(seen)}"}
+        return httpx.Response(200, text=json.dumps({"object": "list", "data": [day], "next_page": more}))
 
     client = EdgeClient(EdgeAddress("http://edge", "k"), httpx.MockTransport(answer))
     body = client.usage("team,day", "2026-11-01")
     client.close()
-    assert str(seen[0]) == "http://edge/v1/usage?by=team%2Cday&since=2026-11-01"
+    url = "http://edge/v1/usage?by=team%2Cday&since=2026-11-01"
+    assert [str(each) for each in seen] == [url, f"{url}&page=1000-1.5"]
+    assert [each["day"] for each in body["data"]] == ["2026-11-28", "2026-11-27"]
     table = usage_table(body["data"])
     assert [column.header for column in table.columns][:3] == ["Team", "Day", "Requests"]
     assert [next(iter(column.cells)) for column in table.columns] == [
-        *("ops", "2026-11-29", "1,200", "1,201", "5", "1", "4", "$0.00000096")
+        *("ops", "2026-11-28", "1,200", "1,201", "5", "1", "4", "$0.00000096")
     ]

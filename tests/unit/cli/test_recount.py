@@ -1,39 +1,43 @@
-"""A recount takes the ledger's word, and only if the ledger has said one."""
+"""A recount takes the ledger's word on this one key, however many there are."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from baton_cli.errors import CliError
 from baton_cli.limits import LimitBook
 from baton_contracts.limits import Budget, LimitRule
-from baton_contracts.queries import BooksReply, UsageSum
+from baton_contracts.queries import BooksQuery, BooksReply, UsageSum
 
 RULE = LimitRule(budget=Budget(picos=10**12, period="total"))
 
 
 class Books:
-    """Tells of so many keys."""
+    """Books that do not know the question for one key: they tell of all."""
 
-    def __init__(self, num_keys: int) -> None:
-        counts = {
-            "requests": 1,
-            "attempts": 1,
-            "prompt_tokens": 1,
-            "cached_tokens": 0,
-            "completion_tokens": 1,
-        }
-        sums = [UsageSum(key_id=f"key_{number}", cost_picos=7, **counts) for number in range(num_keys)]
-        self._reply = BooksReply(sums=tuple(sums)).encode()
+    def __init__(self) -> None:
+        self.asked: list[BooksQuery] = []
 
-    async def request(self, *_: object, timeout: float) -> Any:
-        return SimpleNamespace(data=self._reply)
+    async def request(self, _subject: str, payload: bytes, *, timeout: float) -> Any:
+        self.asked.append(BooksQuery.decode(payload))
+        counts = dict.fromkeys(
+            ("requests", "attempts", "prompt_tokens", "cached_tokens", "completion_tokens"), 1
+        )
+        sums = [UsageSum(key_id=f"key_{number}", cost_picos=number, **counts) for number in range(1000)]
+        return SimpleNamespace(data=BooksReply(sums=tuple(sums)).encode())
 
 
-async def test_a_key_of_which_the_books_do_not_tell_is_not_set_to_nothing() -> None:
-    book = LimitBook(cast(Any, None), cast(Any, Books(1000)), lambda: 1_796_000_000.0)
-    with pytest.raises(CliError, match="of the 1000 that cost most only, and cheap is none"):
-        await book.recount("key.cheap", RULE, tenant_ids={"acme"}, by="key", name="cheap")
+class Bucket:
+    async def get(self, _name: str) -> Any:
+        return SimpleNamespace(value=b"{}", revision=1)
+
+    async def update(self, _name: str, _value: bytes, *, last: int) -> None:
+        assert last == 1
+
+
+async def test_it_asks_for_its_own_key_and_counts_no_other() -> None:
+    books = Books()
+    book = LimitBook(cast(Any, Bucket()), cast(Any, books), lambda: 1_796_000_000.0)
+    recounted = await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="key_7")
+    assert recounted == (0, 7)
+    assert books.asked == [BooksQuery(kind="usage_sums", tenant_id="acme", by=("key",), key_id="key_7")]

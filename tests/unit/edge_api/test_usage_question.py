@@ -29,12 +29,20 @@ def test_names_and_times() -> None:
         ({"by": "day", "since": "yesterday"}, "since"),
         ({"by": "day", "until": "99999999999999"}, "until"),
         ({"by": "day", "until": "-5"}, "until"),
+        ({"by": "day", "page": "1" * 65}, "page"),
     ],
 )
 def test_what_can_not_be_asked_names_its_parameter(params: dict[str, str], param: str) -> None:
     with pytest.raises(RequestFailed) as raised:
         sums_query("acme", params)
     assert (raised.value.error.status, raised.value.error.param) == (400, param)
+
+
+def test_a_page_leads_to_the_next() -> None:
+    told = sums_object(BooksReply(next_page="1000-1796000000.0"))
+    assert (told["has_more"], told["next_page"]) == (True, "1000-1796000000.0")
+    assert sums_query("acme", {"by": "day", "page": told["next_page"]}).page == told["next_page"]
+    assert sums_query("acme", {"by": "day", "page": ""}).page is None
 
 
 def test_money_is_in_plain_dollars() -> None:
@@ -47,7 +55,9 @@ def test_money_is_in_plain_dollars() -> None:
         completion_tokens=4,
         cost_picos=960_000,
     )
-    (row,) = sums_object(BooksReply(sums=(one,)))["data"]
+    told = sums_object(BooksReply(sums=(one,)))
+    (row,) = told["data"]
+    assert (told["has_more"], told["next_page"]) == (False, None)
     assert row == {
         "model": "m",
         "requests": 2,

@@ -232,7 +232,7 @@ async def test_one_that_answers_what_is_no_ack_is_named() -> None:
         ack = await ask(bus)
 
     assert ack.error
-    assert (ack.error.code, ack.error.replica) == ("stop_failed", "r-1")
+    assert (ack.error.code, ack.error.replica) == ("stop_unresponsive", "r-1")
 
 
 async def test_a_replica_is_not_to_blame_for_a_deadline_that_was_near() -> None:
