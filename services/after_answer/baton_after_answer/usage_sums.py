@@ -74,9 +74,8 @@ def sums_statement(dialect: str, asked: SumsAsked, page: Page) -> Select[tuple[o
         ledger.c.ended_at >= asked.since,
         ledger.c.ended_at < page.until,
     ]
-    for column in ("key_id", "team", "model"):
-        if (only := getattr(asked, column)) is not None:
-            within.append(ledger.c[column] == only)
+    only = ((ledger.c.key_id, asked.key_id), (ledger.c.team, asked.team), (ledger.c.model, asked.model))
+    within += [column == wanted for column, wanted in only if wanted is not None]
     by_day = [group for group in groups if group.name == "day"]
     statement = select(*groups, *sums).where(*within).group_by(*groups)
     return statement.order_by(*by_day, cost.desc(), *groups).limit(MAX_SUMS + 1).offset(page.offset)
