@@ -54,7 +54,8 @@ class BooksDesk:
                 return BooksReply(usage=books.usage(tenant_id, ids, query.since, query.until))
             case "usage_sums":
                 asked = SumsAsked(tenant_id, query.by, query.since, query.key_id, query.team, query.model)
-                sums, more = books.usage_sums(asked, self._page(query))
+                page = self._page(query)
+                sums, more = books.usage_sums(asked, page)
                 return BooksReply(sums=sums, next_page=str(more) if more else None)
             case "response":
                 return BooksReply(responses=books.response(tenant_id, response_id))
