@@ -10,10 +10,12 @@ import httpx
 
 from baton_contracts import subjects
 from baton_edge_api.batches.store import OfflineStore
-from tests.support.batch_files import beats, begun, counted, jsonl, line, reached, results
+from tests.support.batch_files import MODEL, beats, begun, counted, jsonl, line, reached, results
 from tests.support.edge_process import KEY, FakeRelay, Turn, hello
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import ServiceProcess, running_service
+
+RESPONSES = "/v1/responses"
 
 
 def free_port() -> int:
@@ -29,6 +31,11 @@ def client_of(port: int) -> httpx.AsyncClient:
         trust_env=False,
         timeout=20,
     )
+
+
+def _of_responses(number: int) -> dict[str, object]:
+    body = {"model": MODEL, "input": f"question {number}"}
+    return {"custom_id": f"line-{number}", "method": "POST", "url": RESPONSES, "body": body}
 
 
 async def serves(client: httpx.AsyncClient) -> None:
@@ -66,19 +73,22 @@ async def test_a_killed_edge_is_followed_by_the_other_one(tmp_path: Path) -> Non
         ):
             await asyncio.gather(serves(asking_first), serves(asking_second))
             batch = await begun(asking_first, jsonl(*(line(f"line-{n}", f"question {n}") for n in range(3))))
-            await counted(asking_second, batch["id"], 2)
+            responses = await begun(asking_first, jsonl(*map(_of_responses, range(3))), RESPONSES)
+            for each in (batch, responses):
+                await counted(asking_second, each["id"], 2)
             leader, other = await _roles(first, second)
             assert (await store.leader())[0].startswith("edge_api-")
             await leader.kill()
             relay.script = hello
             client = asking_first if other is first else asking_second
-            over = await reached(client, batch["id"], "completed")
-            assert over["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
-            found = await results(client, over["output_file_id"])
-            assert found.keys() == {"line-0", "line-1", "line-2"}
+            for each in (batch, responses):
+                over = await reached(client, each["id"], "completed")
+                assert over["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
+                found = await results(client, over["output_file_id"])
+                assert found.keys() == {"line-0", "line-1", "line-2"}
             await other.logged("runs batches now, after edge_api-")
             asked = sorted(turn.handoff.chat.messages[0].text for turn in relay.turns)
-            assert asked == ["question 0", "question 1", "question 1", "question 2"]
+            assert asked == sorted(["question 0", "question 1", "question 1", "question 2"] * 2)
             assert not [text for text in other.lines if "ermission" in text or "ERROR" in text]
             assert await other.terminate() == 0
         beating.cancel()
