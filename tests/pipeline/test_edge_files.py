@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
@@ -197,6 +197,29 @@ async def test_one_tenants_uploads_do_not_keep_others_out(
         assert (await upload(other, b"x")).status_code == 200
     ends.set()
     assert {answer.status_code for answer in await asyncio.gather(*slow)} == {400}
+
+
+async def test_a_client_that_takes_nothing_gives_its_turn_back(nats_url: str) -> None:
+    """Of a file larger than what the system's buffers hold."""
+    size = 16_000_000
+    bounds = {"max_file_bytes": size, "max_tenant_uploads": 1, "write_timeout": 0.2}
+    async with (
+        running_edge(nats_url, **bounds) as edge,
+        httpx.AsyncClient(base_url=edge.url, headers=edge.headers, timeout=20) as client,
+    ):
+        made = (await upload(client, b"x" * size)).json()
+        path = f"/v1/files/{made['id']}/content"
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port, limit=1024)
+        head = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: {edge.headers['authorization']}\r\n\r\n"
+        writer.write(head.encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert (await client.get(path)).status_code == 200  # once the turn is free
+        came = 0
+        with suppress(ConnectionError):
+            while piece := await reader.read(1 << 20):
+                came += len(piece)
+        assert came < size
+        writer.close()
 
 
 async def test_a_name_can_not_do_harm(client: httpx.AsyncClient) -> None:

@@ -61,7 +61,7 @@ class EdgeSettings(ServiceSettings):
     max_store_bytes: int = Field(default=4 * 1024**3, ge=1024**2)
     """Of all files; set when the store is made."""
     max_uploads: int = Field(default=8, ge=1)
-    """At once; others wait for their turn, a while."""
+    """At once, and as many downloads; others wait for their turn, a while."""
     max_tenant_uploads: int = Field(default=3, ge=1)
     """Of one tenant, of those."""
     upload_timeout: float = Field(default=600.0, gt=0)

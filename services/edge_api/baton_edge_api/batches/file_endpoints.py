@@ -5,21 +5,21 @@ Owns who may see which file: the tenant that it belongs to. Anybody else gets th
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import IO, get_args
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import get_args
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from baton_common.errors import RequestFailed
 from baton_contracts.openai_batches import StoredPurpose
 from baton_edge_api.answers import json_answer
+from baton_edge_api.batches.downloads import Download
 from baton_edge_api.batches.pages import page
 from baton_edge_api.batches.records import FileRecord, new_file_id
 from baton_edge_api.batches.store import OfflineStore
@@ -32,7 +32,6 @@ from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
 
 _FILE_ID = re.compile(r"file-[0-9a-f]{24}")
-_PIECE = 256 * 1024
 _BATCH_FILE_SECONDS = 30 * 24 * 3600
 """Files of batches go by themselves after so long, as they do elsewhere."""
 
@@ -43,6 +42,7 @@ class FileEndpoints:
         self._ring = ring
         self._settings = settings
         self._uploads = Turns(settings.max_uploads, settings.max_tenant_uploads, "uploads")
+        self._downloads = Turns(settings.max_uploads, settings.max_tenant_uploads, "downloads")
         self._coming: Counter[str] = Counter()
         """Bytes of uploads that are being stored, by tenant."""
         self.limits = UploadLimits(
@@ -107,7 +107,6 @@ class FileEndpoints:
 
     async def content(self, request: Request) -> Response:
         record = await self._wanted(request)
-        content = await self._store.open_file(record.id)
         name = quote(record.filename, safe="")
         headers = {
             "content-length": str(record.num_bytes),
@@ -115,7 +114,10 @@ class FileEndpoints:
             "x-content-type-options": "nosniff",
             "cache-control": "no-store",
         }
-        return StreamingResponse(_pieces(content), headers=headers, media_type="application/octet-stream")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._downloads.turn(record.tenant_id))
+            content = held.enter_context(await self._store.open_file(record.id))
+            return Download(content, headers, held.pop_all(), self._settings.write_timeout)
 
     async def delete(self, request: Request) -> Response:
         record = await self._wanted(request)
@@ -137,11 +139,3 @@ async def find_file(store: OfflineStore, tenant_id: str, file_id: str, param: st
     if record is None or record.expired(time.time()):
         raise RequestFailed.because("not_found", "There is no such file.", param=param)
     return record
-
-
-async def _pieces(content: IO[bytes]) -> AsyncGenerator[bytes, None]:
-    try:
-        while piece := await asyncio.to_thread(content.read, _PIECE):
-            yield piece
-    finally:
-        content.close()

@@ -47,19 +47,20 @@ class Lead:
     async def keep(self) -> None:
         """Returns when the lead is lost."""
         monotonic = self._node.clock.monotonic
-        renewed = monotonic()
-        while monotonic() - renewed < LOST_SECONDS - self._renew_seconds:
+        given_up_at = monotonic() + LOST_SECONDS - self._renew_seconds
+        while monotonic() < given_up_at:
             await asyncio.sleep(self._renew_seconds)
             try:
-                taken = await self._store.take_lead(self._node.instance, self._revision)
-            except RequestFailed as failed:
-                log.warning("lead not renewed: %s", failed)
+                async with asyncio.timeout(given_up_at - monotonic()):
+                    taken = await self._store.take_lead(self._node.instance, self._revision)
+            except (RequestFailed, TimeoutError) as failed:
+                log.warning("lead not renewed: %s", str(failed) or "no answer")
                 continue
             if taken is None:
                 log.warning("another edge runs batches now")
                 self._revision = 0
                 return
-            self._revision, renewed = taken, monotonic()
+            self._revision, given_up_at = taken, monotonic() + LOST_SECONDS - self._renew_seconds
         log.warning("lead given up: it could not be renewed for too long")
         self._revision = 0
 

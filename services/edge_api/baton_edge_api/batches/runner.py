@@ -154,7 +154,7 @@ class BatchRunner:
         except RequestFailed as failed:
             log.warning("%s waits: %s", entry, failed)
             await asyncio.sleep(_AGAIN_SECONDS)
-        except Exception:
+        except Exception:  # a fault of ours in one batch: the others go on
             log.exception("%s failed; it is run again", entry)
             await asyncio.sleep(_END_SECONDS)
         finally:
