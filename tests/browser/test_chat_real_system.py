@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Route, expect
 
 from tests.browser.chromium import needs_chromium, running_chromium
-from tests.support.whole_system import has_model, running_system
+from tests.support.whole_system import has_model
+from tests.system.live_system import LiveSystem
 
 pytestmark = [
     needs_chromium,
@@ -23,14 +25,25 @@ SLOW = 120_000
 """Milliseconds: other tests may have the cores."""
 
 
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[LiveSystem]:
+    system = LiveSystem(tmp_path / "home", "--no-large", BATON_ENGINE_KV_MEMORY_MB="256")
+    try:
+        system.start()
+        yield system
+        system.stop()
+    finally:
+        system.kill()
+
+
 async def endless(route: Route) -> None:
     """A model that is done early can't be stopped: it goes on past its end."""
     body = json.loads(route.request.post_data or "{}") | {"ignore_eos": True, "max_tokens": 4000}
     await route.continue_(post_data=json.dumps(body))
 
 
-async def test_a_question_crosses_ten_stops_and_a_stopped_answer_is_kept_marked(tmp_path: Path) -> None:
-    async with running_system(tmp_path) as system, running_chromium() as browser:
+async def test_a_question_crosses_ten_stops_and_a_stopped_answer_is_kept_marked(system: LiveSystem) -> None:
+    async with running_chromium() as browser:
         page = await browser.new_page()
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
