@@ -47,9 +47,8 @@ class Books:
 def books_of(home: Path) -> Books:
     with closing(sqlite3.connect(f"file:{home / 'books.sqlite'}?mode=ro", uri=True, timeout=10)) as books:
         rows: dict[str, list[Row]] = defaultdict(list)
-        for line in books.execute(_ROWS):
-            row = Row(*line[:5], bool(line[5]), *line[6:])
-            rows[row.request_id].append(row)
+        for name, run_id, attempt, outcome, code, stand_in, *tokens in books.execute(_ROWS):
+            rows[name].append(Row(name, run_id, attempt, outcome, code, bool(stand_in), *tokens))
         turns = Counter(str(name) for (name,) in books.execute("SELECT request_id FROM turns"))
         rejected = tuple(str(why) for (why,) in books.execute("SELECT reason FROM rejected"))
     return Books(dict(rows), turns, rejected)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import nats
+import nats.errors
 from nats.aio.client import Client
 
 from baton_cli.errors import CliError
