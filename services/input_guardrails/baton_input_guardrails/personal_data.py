@@ -6,6 +6,7 @@ event loop: an analysis may take milliseconds. Names and rules are timed apart.
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +36,9 @@ _NAME_SCORE = 0.85
 """The model gives none of its own; this is Presidio's."""
 _FEWEST_DIGITS = 6
 """Of a telephone number; cards, accounts and the like have more."""
+_DIGITS_IN_A_ROW = re.compile(rf"(?:\d[\W_xX\u30fc]*){{{_FEWEST_DIGITS}}}")
+"""With no letters between them but the x and the long-vowel mark that telephone numbers may have."""
+_BEGINNING_OF_IBAN = re.compile(r"[A-Za-z]{2}\d{2}")
 _PIECE_CHARS = 8000
 """Longer texts are analysed in pieces, so that a lost request can stop between two."""
 
@@ -200,11 +204,13 @@ def _presidios_names() -> dict[str, str]:
 
 
 def possible(entities: Sequence[str], text: str) -> list[str]:
-    """Those that could be in `text` at all: most questions have neither an @ nor six digits."""
+    """Those that could be in `text` at all: most questions have neither an @ nor six digits in a row."""
     digits = sum(map(str.isdigit, text))
     ruled_out: set[str] = set()
-    if digits < _FEWEST_DIGITS:
-        ruled_out |= {"PHONE_NUMBER", "CREDIT_CARD", "IBAN_CODE", "US_SSN"}
+    if digits < _FEWEST_DIGITS or not _DIGITS_IN_A_ROW.search(text):
+        ruled_out |= {"PHONE_NUMBER", "CREDIT_CARD", "US_SSN"}
+    if digits < _FEWEST_DIGITS or not _BEGINNING_OF_IBAN.search(text):
+        ruled_out.add("IBAN_CODE")
     if "@" not in text:
         ruled_out.add("EMAIL_ADDRESS")
     if text.count(":") < 2 and ("." not in text or digits < 4):

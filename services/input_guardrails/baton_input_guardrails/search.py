@@ -1,4 +1,4 @@
-"""The search for personal data as the actor sees it: off the event loop, bounded in time, remembering.
+"""The search for personal data as the actor sees it: long texts in threads, bounded in time, remembering.
 
 Owns the threads and a memory of finds by the hash of the text (places and kinds only, never the text): a
 conversation's history comes again with every turn.
@@ -10,13 +10,15 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
 from baton_input_guardrails.personal_data import Analysis, Span
 
+_INLINE_CHARS = 500
+"""Up to here the analysis takes about as long as handing it to a thread and back."""
 _REMEMBERED_SPANS = 200
 """A text with more finds than this is not remembered: that bounds the memory."""
 
@@ -39,11 +41,19 @@ class Found:
 
 class PersonalDataSearch:
     def __init__(
-        self, analyser: Analyser, *, threads: int = 2, seconds: float = 20.0, remember: int = 4096
+        self,
+        analyser: Analyser,
+        *,
+        threads: int = 2,
+        seconds: float = 20.0,
+        remember: int = 4096,
+        inline_chars: int = _INLINE_CHARS,
     ) -> None:
         self._analyser = analyser
         self._seconds = seconds
         self._remember = remember
+        self._inline_chars = inline_chars
+        self._running: list[Future[Analysis]] = []
         self._memory: OrderedDict[bytes, tuple[Span, ...]] = OrderedDict()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="personal-data")
 
@@ -73,17 +83,23 @@ class PersonalDataSearch:
         return Found(spans, fresh)
 
     async def _analyse(self, texts: list[str]) -> Analysis:
-        abandoned = threading.Event()
-        loop = asyncio.get_running_loop()
+        self._running = [one for one in self._running if not one.done()]
+        # Beside a long text in a thread even a short one would wait for the words they share.
+        inline = not self._running and sum(map(len, texts)) <= self._inline_chars
         try:
-            async with asyncio.timeout(self._seconds):
-                return await loop.run_in_executor(
-                    self._threads, self._analyser.analyse, texts, abandoned.is_set
-                )
+            return self._analyser.analyse(texts) if inline else await self._in_thread(texts)
         except TimeoutError:
             raise SearchFailed(f"took longer than {self._seconds:.0f} s") from None
         except Exception as error:  # whatever a recogniser throws: the rail has failed
             raise SearchFailed(type(error).__name__) from error
+
+    async def _in_thread(self, texts: list[str]) -> Analysis:
+        abandoned = threading.Event()
+        running = self._threads.submit(self._analyser.analyse, texts, abandoned.is_set)
+        self._running.append(running)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.wrap_future(running)
         finally:
             abandoned.set()
 

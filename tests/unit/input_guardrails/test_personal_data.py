@@ -24,6 +24,9 @@ def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
         ("Charge 4111 1111 1111 1111 for it.", "4111 1111 1111 1111", "CREDIT_CARD"),
         ("Pay to DE89370400440532013000 by Monday.", "DE89370400440532013000", "IBAN_CODE"),
         ("My SSN is 536-90-4399.", "536-90-4399", "US_SSN"),
+        ("social security number 536904399", "536904399", "US_SSN"),
+        ("IBAN: GB29 NWBK 6016 1331 9268 19", "GB29 NWBK 6016 1331 9268 19", "IBAN_CODE"),
+        ("MT84MALT011000012345MTLCAST001S it is", "MT84MALT011000012345MTLCAST001S", "IBAN_CODE"),
         ("The server at 203.0.113.7 is slow.", "203.0.113.7", "IP_ADDRESS"),
         ("Use sk-baton-Zk3vX9qLm2Rt7WpYc5Nd8BhJ now", "sk-baton-Zk3vX9qLm2Rt7WpYc5Nd8BhJ", "API_KEY"),
         ("aws AKIAIOSFODNN7EXAMPLE it is", "AKIAIOSFODNN7EXAMPLE", "API_KEY"),
@@ -74,6 +77,8 @@ def test_an_abandoned_analysis_stops(analyser: PersonalDataAnalyser) -> None:
         ("Call 555-2671 or 99", ["PERSON", "PHONE_NUMBER"]),
         ("1.1.1.1", ["PERSON", "IP_ADDRESS"]),
         ("fe80::1", ["PERSON", "IP_ADDRESS"]),
+        ("What is 1100 plus 7700?", ["PERSON"]),
+        ("(030) 12 x 34", ["PERSON", "PHONE_NUMBER"]),
     ],
 )
 def test_what_can_not_be_there_is_not_looked_for(text: str, entities: list[str]) -> None:

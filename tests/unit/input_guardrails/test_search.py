@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
@@ -77,8 +78,37 @@ class Stuck:
 
 async def test_a_stuck_analyser_is_given_up_and_told_so() -> None:
     stuck = Stuck()
-    search = PersonalDataSearch(stuck, seconds=0.02)
+    search = PersonalDataSearch(stuck, seconds=0.02, inline_chars=0)
     with pytest.raises(SearchFailed, match="took longer"):
         await search.find(["x"])
     assert stuck.gave_up.wait(5)
     search.close()
+
+
+class Threads:
+    """Notes where it ran; a text of more than three characters takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.let_go = threading.Event()
+
+    def analyse(self, texts: Sequence[str], abandoned: Callable[[], bool] = lambda: False) -> Analysis:
+        self.names.append(threading.current_thread().name)
+        if len(texts[0]) > 3:
+            assert self.let_go.wait(10)
+        return Analysis(tuple(() for _ in texts), (1.0, 2.0), (2.0, 3.0))
+
+
+async def test_only_a_long_text_or_one_beside_it_goes_to_a_thread() -> None:
+    analyser = Threads()
+    search = PersonalDataSearch(analyser, inline_chars=3, remember=0)
+    await search.find(["a"])
+    long = asyncio.create_task(search.find(["long"]))
+    await asyncio.sleep(0)
+    await search.find(["b"])
+    analyser.let_go.set()
+    await long
+    await search.find(["c"])
+    search.close()
+    own = threading.current_thread().name
+    assert [name == own for name in analyser.names] == [True, False, False, True]
