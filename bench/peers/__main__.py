@@ -2,8 +2,7 @@
 
 Installs each peer into an environment of its own under $BATON_HOME/bench (first run: minutes), starts it,
 warms it up, measures, ends it. Prints a table and writes bench/results/peers.json (peers-MODEL.json for
-another model than the default). What can't be had here is
-reported as missing, with the reason.
+another model than the default). What can't be had here is reported as missing, with the reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How each engine is installed and started: one command line with its best settings, and a way to end it.
 
 A row of ENGINES is an engine in one precision. Servers run one at a time, in a session of their own, on a
-free port, with their output in $BATON_HOME/bench/logs; each streams completions
-and says when it is ready.
+free port, with their output in $BATON_HOME/bench/logs; each streams completions and says when it is ready.
 """
 
 from __future__ import annotations

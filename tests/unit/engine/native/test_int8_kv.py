@@ -27,6 +27,7 @@ SHAPES = {
     "groups of 3, heads of 64": {},
     "groups of 7, heads of 128": {"head_dim": 128, "num_attention_heads": 14, "num_key_value_heads": 2},
     "groups of 16, heads of 32": {"head_dim": 32, "num_attention_heads": 16, "num_key_value_heads": 1},
+    "a window over partitions": {"model_type": "mistral", "sliding_window": 270},
 }
 
 
