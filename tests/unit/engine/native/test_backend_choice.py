@@ -209,3 +209,27 @@ def test_an_engine_on_the_kernels_answers_the_same_alone_batched_chunked_and_pre
     assert answers() == expected
     assert answers(max_num_batched_tokens=9, max_num_seqs=6) == expected
     assert answers(num_blocks=14) == expected
+
+
+TOO_MANY_THREADS = """
+import resource
+from baton_engine import ModelLoadError
+from tests.support.native_model import native_checkpoint, native_forward, usable_isas
+
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + 256 * 2**20  # room for some dozens of stacks
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    native_forward(native_checkpoint(), usable_isas()[0], num_threads=4096)
+except ModelLoadError as error:
+    print(error)
+"""
+
+
+@needs_kernels
+def test_a_system_without_another_thread_is_told_and_no_abort() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TOO_MANY_THREADS], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no 4096 threads" in done.stdout
