@@ -45,12 +45,16 @@ class Held(FrameBase):
     stop: Service
 
 
+CACHED, SHARED = "cache", "shared"
+"""In the place of a replica, where no model was called: an answer that was kept, or another request's."""
+
+
 class Prologue(FrameBase):
     """The answer will come from here: HTTP 200 may be sent."""
 
     kind: Literal["prologue"] = Field(default="prologue")
     model: str
-    replica: str = Field(description="Instance of the engine worker; `cache` for a cached answer.")
+    replica: str = Field(description="Instance of the engine worker, name of a target, `cache` or `shared`.")
     gateway: SubjectToken
     guard: SubjectToken
     cache: Literal["none", "exact", "semantic"] = Field(
@@ -70,6 +74,10 @@ class Prologue(FrameBase):
     ignored: tuple[str, ...] = Field(
         default=(), description="Parameters that this model has no use for, by their names in the request."
     )
+
+    @property
+    def costs_nothing(self) -> bool:
+        return self.replica in (CACHED, SHARED)
 
 
 class ToolCallPiece(WireModel):

@@ -16,6 +16,7 @@ from starlette.types import Receive, Send
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
+from baton_common.recent_ends import RecentEnds
 from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
@@ -49,6 +50,7 @@ class RelayParts:
     desk: Desk
     ring: KeyRing
     record_log: RecordLog
+    ends: RecentEnds
     admission: Admission
     metrics: Metrics
     settings: EdgeSettings
@@ -287,7 +289,9 @@ def _call(
     trip: Callable[[Interrupt], None],
 ) -> Call:
     def call(queue: FrameQueue, envelope: Envelope) -> RelayCall:
-        return RelayCall(parts.desk.node, queue, envelope, trip, plain=parts.settings.plain_gateway)
+        return RelayCall(
+            parts.desk.node, queue, envelope, trip, parts.ends, plain=parts.settings.plain_gateway
+        )
 
     if more := question.more_requests:
         return SeveralCalls(parts.desk, call, queue, envelope, (question.chat, *more))

@@ -15,6 +15,7 @@ from baton_common.errors import BusError, RequestFailed, StreamBroken
 from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
 from baton_common.handoff import hand_on
 from baton_common.node import Node
+from baton_common.recent_ends import RecentEnds
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
@@ -23,6 +24,7 @@ from baton_contracts.handoffs import GatewayHandoff, Handoff, PromptHandoff
 from baton_contracts.prompt import ChatRequest, Prompt
 from baton_contracts.subjects import Service
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted
+from baton_edge_api.unbooked import record_of
 
 _ORDER: tuple[Service, ...] = ("prompt_builder", "input_guardrails", "llm_gateway")
 """Stops that say "I hold it now" before an answer begins, in the order of the relay."""
@@ -69,6 +71,7 @@ class RelayCall:
         queue: FrameQueue,
         envelope: Envelope,
         trip: Callable[[Interrupt], None],
+        ends: RecentEnds,
         *,
         plain: bool = False,
     ) -> None:
@@ -78,6 +81,9 @@ class RelayCall:
         self._queue = queue
         self._envelope = envelope
         self._trip = trip
+        self._ends = ends
+        self._num_pieces = 0
+        self._end: End | None = None
         self._unwatch: list[Callable[[], None]] = []
         self._held_by = -1
         self.prologue: Prologue | None = None
@@ -155,8 +161,10 @@ class RelayCall:
         while True:
             frame = await self._next()
             if isinstance(frame, Data):
+                self._num_pieces += frame.says_something
                 return frame
             if isinstance(frame, End):
+                self._end = frame
                 self.over = True
                 self._stop_watching()  # all has been said: whoever leaves now may
                 return frame
@@ -237,14 +245,21 @@ class RelayCall:
                     pass
         except (TimeoutError, StreamBroken):
             return None
-        return frame if isinstance(frame, End) else None
+        if not isinstance(frame, End):
+            return None
+        self._end = frame
+        return frame
 
     def charged(self, used: Usage) -> Usage:
-        return Usage() if self.prologue is not None and self.prologue.cache != "none" else used
+        return Usage() if self.prologue is not None and self.prologue.costs_nothing else used
 
     def close(self) -> None:
         self._stop_watching()
         self._queue.close()
+        if prologue := self.prologue:
+            now = self._node.clock.wall()
+            record = record_of(self._envelope, prologue, self._end, self._num_pieces, now)
+            self._ends.note(prologue.gateway, record)
 
 
 def _may_still_begin(told: Error) -> bool:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from baton_common.catalog import catalog_of
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
+from baton_common.recent_ends import RecentEnds
 from baton_common.service import Wire
 from baton_edge_api.actor import Desk
 from baton_edge_api.app import build_app
@@ -35,6 +36,7 @@ from baton_edge_api.server import serving
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
 from baton_edge_api.spelling import Speller
+from baton_edge_api.unbooked import Unbooked
 from baton_edge_api.validation import chat_reader
 
 _FLUSH_SECONDS = 5.0
@@ -52,8 +54,9 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         metrics = Metrics(replicas.fresh)
         desk = Desk(node, settings.max_in_flight)
         record_log = RecordLog(bus, settings.max_handoff_bytes)
+        ends = RecentEnds(bus, node.leases, clock, Unbooked(bus))
         limits = Limits(node, bus, ring, catalog, metrics, settings)
-        parts = RelayParts(desk, ring, record_log, limits.admission, metrics, settings)
+        parts = RelayParts(desk, ring, record_log, ends, limits.admission, metrics, settings)
         chat = RelayEndpoint(parts, chat_reader(settings))
         speller = Speller(bus, catalog, replicas.knows)
         completions = RelayEndpoint(parts, completion_reader(settings), speller.complete)
@@ -82,6 +85,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
             yield
             await background.stop()
             desk.end_all()
+        ends.close()
         await record_log.flush(_FLUSH_SECONDS)
         await limits.stop(_FLUSH_SECONDS)
         await desk.stop()

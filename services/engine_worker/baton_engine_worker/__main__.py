@@ -12,6 +12,7 @@ from baton_common.bus import Bus
 from baton_common.frame_sender import FrameOutbox
 from baton_common.intake import InboxLimits
 from baton_common.node import Node
+from baton_common.recent_ends import RecentEnds
 from baton_common.responder import Responder
 from baton_common.service import run_service
 from baton_common.settings import load_settings
@@ -26,7 +27,6 @@ from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
 from baton_engine_worker.lifecycle import FailureWatch, hand_back, leave_when_failed, start_engine
 from baton_engine_worker.prompt_tokens import PromptTokens, token_questions
-from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.steps import StepBridge
 from baton_engine_worker.worker import Worker

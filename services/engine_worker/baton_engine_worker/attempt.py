@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox
+from baton_common.recent_ends import RecentEnds
 from baton_contracts.handoffs import EngineHandoff
 from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.dialect import Dialect
@@ -16,7 +17,6 @@ from baton_engine_worker.ended_attempt import Causes
 from baton_engine_worker.engine_face import Engine
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.prompt_tokens import PromptTokens
-from baton_engine_worker.recent_ends import RecentEnds
 from baton_engine_worker.steps import StepBridge
 
 

@@ -11,6 +11,7 @@ from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_common.routes import CacheRules
 from baton_contracts import subjects
+from baton_contracts.frames import SHARED
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import LEDGER_SECONDS, Books
@@ -24,7 +25,7 @@ from baton_llm_gateway.response_cache import CachedAnswer, ResponseCache, cache_
 from baton_llm_gateway.semantic_cache import SemanticCache, Similar
 from baton_llm_gateway.semantic_key import Alike
 from baton_llm_gateway.semantic_key import alike as alike_key
-from baton_llm_gateway.single_flight import SHARED, Flights, Follower
+from baton_llm_gateway.single_flight import Flights, Follower
 
 
 @dataclass(frozen=True)

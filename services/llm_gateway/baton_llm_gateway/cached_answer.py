@@ -8,7 +8,7 @@ from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
-from baton_contracts.frames import Data, End, Prologue
+from baton_contracts.frames import CACHED, Data, End, Prologue
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.response_cache import CachedAnswer
 
@@ -39,7 +39,7 @@ async def send_cached(
             sender=gateway,
             seq=0,
             model=model,
-            replica="cache",
+            replica=CACHED,
             gateway=gateway,
             guard=guard or gateway,
             cache="exact" if similarity is None else "semantic",
@@ -81,7 +81,7 @@ def cache_hit_record(
         attempt=envelope.attempt,
         tenant=envelope.tenant,
         model=model,
-        replica="cache",
+        replica=CACHED,
         usage=answer.usage,
         outcome="cache_hit",
         finish_reason=answer.finish_reason,

@@ -16,14 +16,11 @@ from baton_common.errors import RequestFailed
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, End, Error, Prologue, Usage, encode_frame
+from baton_contracts.frames import SHARED, Data, End, Error, Prologue, Usage, encode_frame
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.listening import CANCELLED, guard_lost
-
-SHARED = "shared"
-"""The replica's name in frames and ledger rows of followers."""
 
 
 @dataclass

@@ -190,9 +190,7 @@ class BackgroundRunner:
         if owner in ("", self._node.instance):
             return True
         since = self._node.clock.monotonic() - known.since
-        return (
-            self._node.bus.connected and since >= _UNHEARD_SECONDS and not self._node.leases.is_alive(owner)
-        )
+        return self._node.bus.connected and since >= _UNHEARD_SECONDS and not self._node.leases.lives(owner)
 
     async def _take(self, seen: BackgroundRecord) -> None:
         def change(present: BackgroundRecord) -> BackgroundRecord | None:

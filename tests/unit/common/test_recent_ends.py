@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from baton_common import recent_ends
 from baton_common.errors import BusUnavailable
 from baton_common.leases import LeaseBoard
 from baton_common.memory_bus import MemoryBus
+from baton_common.recent_ends import KEPT_RECORDS, KEPT_SECONDS, RecentEnds
 from baton_contracts import subjects
 from baton_contracts.heartbeats import Lease
 from baton_contracts.records import UsageRecord
-from baton_engine_worker import recent_ends
-from baton_engine_worker.recent_ends import KEPT_RECORDS, KEPT_SECONDS, RecentEnds
 from tests.support.after_records import usage_record
 from tests.support.relay import HandClock, eventually
 

@@ -1,9 +1,9 @@
-"""Ledger rows of attempts that have just ended, in case the gateway that owned them can't store them now.
+"""Ledger rows of what has just ended, in case the gateway that owned it can't store them now.
 
-A gateway stores its own rows (ADR 18). Between an engine's last frame and the stored row it may die: then
-this process, which has the figures, stores the row as a stand-in under the same key. The gateway's own word,
-should it come after all, takes its place. Nothing is sent for a gateway that lives, or that
-left with its books closed.
+A gateway stores its own rows (ADR 18). Between an answer's last frame and the stored row it may die: then
+this process, an engine worker or an edge, stores what it knows as a stand-in under the same key. The
+gateway's own word, should it come after all, takes its place. Nothing is sent for a gateway that lives, or
+that left with its books closed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from baton_common.bus import Bus
@@ -33,6 +33,14 @@ MAX_TRIES = 6
 FIRST_PAUSE_SECONDS = 0.5
 
 
+StillMissing = Callable[[list[UsageRecord]], Awaitable[list[UsageRecord]]]
+"""Which of these nobody has stored: asked before they are."""
+
+
+async def _all_of_them(records: list[UsageRecord]) -> list[UsageRecord]:
+    return records
+
+
 @dataclass
 class _OfGateway:
     unwatch: Callable[[], None]
@@ -42,10 +50,13 @@ class _OfGateway:
 
 
 class RecentEnds:
-    def __init__(self, bus: Bus, leases: LeaseBoard, clock: Clock) -> None:
+    def __init__(
+        self, bus: Bus, leases: LeaseBoard, clock: Clock, still_missing: StillMissing = _all_of_them
+    ) -> None:
         self._bus = bus
         self._leases = leases
         self._clock = clock
+        self._still_missing = still_missing
         self._gateways: dict[str, _OfGateway] = {}
 
     @property
@@ -60,13 +71,13 @@ class RecentEnds:
             of_gateway = _OfGateway(self._leases.watch(gateway, self._on_lost, self._on_closed))
             self._gateways[gateway] = of_gateway
         ends = of_gateway.ends
-        ends.append((now, record.model_copy(update={"stand_in": True})))
+        ends.append((now, record))
         while ends and now - ends[0][0] > KEPT_SECONDS:
             ends.popleft()
 
     def store_now(self, record: UsageRecord) -> None:
         """Its gateway was lost before it ended: nobody else is waited for, we may be the next to die."""
-        spawn(self._store([record.model_copy(update={"stand_in": True})]))
+        spawn(self._store([record]))
 
     def close(self) -> None:
         for one in self._gateways.values():
@@ -80,12 +91,14 @@ class RecentEnds:
         oldest = self._clock.monotonic() - KEPT_SECONDS
         records = [record for ended_at, record in self._gateways.pop(gateway).ends if ended_at >= oldest]
         if records:
-            log.info("%s is gone: %d ledger rows are stored in its place", gateway, len(records))
             spawn(self._store(records))
 
     async def _store(self, records: list[UsageRecord]) -> None:
-        for record in records:
-            await self._store_one(record)
+        missing = await self._still_missing(records)
+        if missing:
+            log.info("%d ledger rows are stored in the place of a gateway that is gone", len(missing))
+        for record in missing:
+            await self._store_one(record.model_copy(update={"stand_in": True}))
 
     async def _store_one(self, record: UsageRecord) -> None:
         """Under an id of its own, so that the queue takes the gateway's record, too."""
