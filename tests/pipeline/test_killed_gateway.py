@@ -1,4 +1,4 @@
-"""A gateway that is killed before its rows are stored, and no engine worker to stand in for it: the edge does."""
+"""A gateway killed before its rows are stored, and no engine worker to stand in for it: the edge does."""
 
 from __future__ import annotations
 
