@@ -6,6 +6,7 @@ concerns the request, the ledger's key and the `x-request-id` header, all in one
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from typing import Annotated
@@ -41,6 +42,17 @@ def parse_request_id(raw: str) -> str | None:
     if _UUID.fullmatch(lowered):
         lowered = lowered.replace("-", "")
     return lowered if _REQUEST_ID.fullmatch(lowered) and lowered.strip("0") else None
+
+
+def request_id_of(first: str, place: int) -> str:
+    """The first has the HTTP request's id; those of the others follow from it."""
+    if place == 0:
+        return first
+    return hashlib.sha256(f"{first}/{place}".encode()).hexdigest()[:32]
+
+
+def request_ids_of(first: str, num_requests: int) -> tuple[str, ...]:
+    return tuple(request_id_of(first, place) for place in range(num_requests))
 
 
 def subject_token(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from baton_contracts.base import WireModel
-from baton_contracts.identifiers import name_of_token, subject_token
+from baton_contracts.identifiers import name_of_token, request_ids_of, subject_token
 
 BudgetPeriod = Literal["day", "month", "total"]
 
@@ -96,11 +96,18 @@ class Run:
     def name(self) -> str:
         return f"{subject_token(self.tenant_id)}.{self.request_id}.{self.run_id}.{self.num_requests}"
 
+    @property
+    def request_ids(self) -> tuple[str, ...]:
+        return request_ids_of(self.request_id, self.num_requests)
+
     @classmethod
-    def named(cls, name: str) -> Run:
-        """Raises ValueError."""
-        tenant, request_id, run_id, num_requests = name.split(".")
-        return cls(name_of_token(tenant), request_id, run_id, int(num_requests))
+    def named(cls, name: str) -> Run | None:
+        """None: no name of a run."""
+        try:
+            tenant, request_id, run_id, num_requests = name.split(".")
+            return cls(name_of_token(tenant), request_id, run_id, int(num_requests))
+        except ValueError:
+            return None
 
 
 def period_name(period: BudgetPeriod, now: float) -> str:

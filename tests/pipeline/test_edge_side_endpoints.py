@@ -15,6 +15,7 @@ from baton_contracts.base import WireModel
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import ReplicaHeartbeat
+from baton_contracts.identifiers import request_ids_of
 from baton_contracts.openai_answers import DocumentAnswer, ModelCard, ModelList
 from baton_contracts.queries import (
     BooksQuery,
@@ -26,7 +27,6 @@ from baton_contracts.queries import (
     StoredTurn,
 )
 from baton_contracts.records import StoredMessage, UsageRecord
-from baton_edge_api.request_ids import request_ids_of
 from tests.support.edge_process import QUESTION, RunningEdge, running_edge
 
 RID = "0af7651916cd43dd8448eb211c80319c"

@@ -17,6 +17,7 @@ from nats.js.kv import KeyValue
 from baton_cli.errors import CliError
 from baton_common.buckets import open_bucket, read_bucket
 from baton_common.money import NotMoney, dollars, parse_dollars
+from baton_common.run_rows import rows_of_runs
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.identifiers import new_request_id
@@ -26,6 +27,7 @@ from baton_contracts.limits import (
     Budget,
     BudgetPeriod,
     LimitRule,
+    Run,
     period_name,
     period_start,
     rule_entry,
@@ -102,19 +104,20 @@ class LimitBook:
         return dict(sorted(found.items()))
 
     async def change(self, party: str, change: Callable[[LimitRule], LimitRule]) -> LimitRule:
-        """Raises CliError."""
-        try:
-            entry = await self._bucket.get(rule_entry(party))
-            before = _decode_rule(party, entry.value or b"")
-        except nats.js.errors.KeyNotFoundError:
-            before = LimitRule()
-        rule = change(before)
-        await self._bucket.put(rule_entry(party), rule.encode())
-        return rule
+        """Of two who change it at once both are heard. Raises CliError."""
+        while True:
+            value, revision = await self._get(rule_entry(party))
+            rule = change(_decode_rule(party, value) if value else LimitRule())
+            try:
+                await self._bucket.update(rule_entry(party), rule.encode(), last=revision)
+            except nats.js.errors.KeyWrongLastSequenceError:
+                continue
+            return rule
 
     async def remove(self, party: str) -> None:
         """Raises CliError if it has none."""
-        if party not in await self.rules():
+        value, _ = await self._get(rule_entry(party))
+        if not value:
             raise CliError("It has no limits: `baton limits list` shows those that have.")
         await self._bucket.delete(rule_entry(party))
 
@@ -124,16 +127,17 @@ class LimitBook:
     async def recount(
         self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: Counted, name: str
     ) -> tuple[int, int]:
-        """Puts what the ledger says in the place of what edges counted. What requests under way will use is
-        still to come. Returns both, in pico-dollars. Raises CliError."""
+        """Puts what the ledger says in the place of what edges counted, but for the requests that they have
+        yet to settle: those are still to come. Returns both, in pico-dollars. Raises CliError."""
         if rule.budget is None:
             raise CliError("It has no budget to recount.")
         period = period_name(rule.budget.period, self._now())
         since = period_start(rule.budget.period, self._now())
-        spent = sum([await self._ledger(since, tenant_id, by, name) for tenant_id in tenant_ids])
         for _ in range(_TRIES):
             state, revision = await self._read(party)
             before = state.spent_picos if state.period == period else 0
+            spent = sum([await self._ledger(since, tenant_id, by, name) for tenant_id in tenant_ids])
+            spent -= await self._unsettled(state, since, by, name)
             new = state.model_copy(update={"spent_picos": spent, "period": period, "alerted": False})
             try:
                 await self._bucket.update(use_entry(party), new.encode(), last=revision)
@@ -142,17 +146,31 @@ class LimitBook:
             return before, spent
         raise CliError("Others write it all the time. Try again at a quieter moment.")
 
+    async def _unsettled(self, state: AccountState, since: float, by: Counted, name: str) -> int:
+        """What the ledger has of requests that are still held."""
+        names = [name for slot in state.slots.values() for name in slot.runs]
+        held = [run for run in map(Run.named, names) if run]
+        rows = [row for rows in (await rows_of_runs(self._ask, held)).values() for row in rows]
+        wanted = [row for row in rows if row.ended_at >= since and (by != "model" or row.model == name)]
+        return sum(row.cost_picos or 0 for row in wanted)
+
     async def _read(self, party: str) -> tuple[AccountState, int]:
+        """One that can't be read begins anew, as it does for the edges."""
+        value, revision = await self._get(use_entry(party))
         try:
-            entry = await self._bucket.get(use_entry(party))
-        except nats.js.errors.KeyDeletedError as error:
-            return AccountState(), (error.entry.revision or 0) if error.entry else 0
-        except nats.js.errors.KeyNotFoundError:
-            return AccountState(), 0
-        try:
-            return AccountState.decode(entry.value or b""), entry.revision or 0
+            return AccountState.decode(value) if value else AccountState(), revision
         except MalformedMessage:
-            return AccountState(), entry.revision or 0
+            return AccountState(), revision
+
+    async def _get(self, entry: str) -> tuple[bytes, int]:
+        """The value (empty: there is none) and its revision."""
+        try:
+            found = await self._bucket.get(entry)
+        except nats.js.errors.KeyDeletedError as error:
+            return b"", (error.entry.revision or 0) if error.entry else 0
+        except nats.js.errors.KeyNotFoundError:
+            return b"", 0
+        return found.value or b"", found.revision or 0
 
     async def _ledger(self, since: float, tenant_id: str, by: Counted, name: str) -> int:
         query = BooksQuery(
@@ -164,11 +182,15 @@ class LimitBook:
             team=name if by == "team" else None,
             model=name if by == "model" else None,
         )
+        reply = await self._ask(query)
+        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model))
+
+    async def _ask(self, query: BooksQuery) -> BooksReply:
         answer = await self._client.request(subjects.books(new_request_id()), query.encode(), timeout=10)
         reply = BooksReply.decode(answer.data)
         if reply.error:
             raise CliError(reply.error.message)
-        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model))
+        return reply
 
 
 async def limit_book(client: Client) -> LimitBook:

@@ -21,6 +21,7 @@ from baton_common.tasks import spawn
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Data, End, Prologue
+from baton_contracts.identifiers import request_ids_of
 from baton_edge_api.actor import Desk
 from baton_edge_api.answer_headers import baton_headers
 from baton_edge_api.answer_so_far import AnswerSoFar
@@ -34,7 +35,6 @@ from baton_edge_api.metrics import Metrics
 from baton_edge_api.question import Ending, Question
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.relay_call import Call, CancelOutcome, RelayCall
-from baton_edge_api.request_ids import request_ids_of
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.several_calls import SeveralCalls

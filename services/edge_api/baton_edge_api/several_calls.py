@@ -15,11 +15,11 @@ from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
 from baton_contracts.envelope import Envelope
 from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
+from baton_contracts.identifiers import request_ids_of
 from baton_contracts.prompt import ChatRequest
 from baton_edge_api.actor import Desk
 from baton_edge_api.interruption import CancelReason, Interrupted
 from baton_edge_api.relay_call import CancelOutcome, RelayCall
-from baton_edge_api.request_ids import request_ids_of
 
 MAX_UNDER_WAY = 8
 """Of one HTTP request at a time: the others of all people want seats too."""

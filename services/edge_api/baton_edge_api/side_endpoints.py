@@ -20,7 +20,7 @@ from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
-from baton_contracts.identifiers import parse_request_id
+from baton_contracts.identifiers import parse_request_id, request_ids_of
 from baton_contracts.openai_completions import MAX_PROMPTS
 from baton_contracts.openai_requests import DocumentRequest
 from baton_contracts.queries import (
@@ -39,7 +39,6 @@ from baton_edge_api.keys import KeyRing
 from baton_edge_api.metrics import CONTENT_TYPE, Metrics
 from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
-from baton_edge_api.request_ids import request_ids_of
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_questions import ask
 from baton_edge_api.typed_body import parsed, typed

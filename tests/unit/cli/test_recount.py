@@ -6,8 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from baton_cli.limits import LimitBook
-from baton_contracts.limits import Budget, LimitRule
+from baton_contracts.envelope import Tenant
+from baton_contracts.frames import Usage
+from baton_contracts.limits import AccountState, Budget, LimitRule, Run, Slot
 from baton_contracts.queries import BooksQuery, BooksReply, UsageSum
+from baton_contracts.records import UsageRecord
 
 RULE = LimitRule(budget=Budget(picos=10**12, period="total"))
 
@@ -28,11 +31,15 @@ class Books:
 
 
 class Bucket:
-    async def get(self, _name: str) -> Any:
-        return SimpleNamespace(value=b"{}", revision=1)
+    def __init__(self, state: AccountState | None = None) -> None:
+        self.state = state or AccountState()
 
-    async def update(self, _name: str, _value: bytes, *, last: int) -> None:
+    async def get(self, _name: str) -> Any:
+        return SimpleNamespace(value=self.state.encode(), revision=1)
+
+    async def update(self, _name: str, value: bytes, *, last: int) -> None:
         assert last == 1
+        self.state = AccountState.decode(value)
 
 
 async def test_it_asks_for_its_own_key_and_counts_no_other() -> None:
@@ -41,3 +48,46 @@ async def test_it_asks_for_its_own_key_and_counts_no_other() -> None:
     recounted = await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="key_7")
     assert recounted == (0, 7)
     assert books.asked == [BooksQuery(kind="usage_sums", tenant_id="acme", by=("key",), key_id="key_7")]
+
+
+class BooksOfOneRun:
+    """1000 spent in all, 300 of it by a request that its edge has not settled yet."""
+
+    async def request(self, _subject: str, payload: bytes, *, timeout: float) -> Any:
+        query = BooksQuery.decode(payload)
+        counts = dict.fromkeys(
+            ("requests", "attempts", "prompt_tokens", "cached_tokens", "completion_tokens"), 1
+        )
+        if query.kind == "usage_sums":
+            reply = BooksReply(sums=(UsageSum(key_id="k", cost_picos=1000, **counts),))
+        else:
+            assert (query.tenant_id, query.request_id) == ("acme", RUN.request_id)
+            reply = BooksReply(usage=(row(RUN.run_id, 300), row("0" * 8, 50)))
+        return SimpleNamespace(data=reply.encode())
+
+
+RUN = Run("acme", "a" * 32, "b" * 8)
+
+
+def row(run_id: str, cost_picos: int) -> UsageRecord:
+    return UsageRecord(
+        request_id=RUN.request_id,
+        run_id=run_id,
+        attempt=1,
+        tenant=Tenant(tenant_id="acme", key_id="k"),
+        model="small",
+        replica="engine-1",
+        usage=Usage(prompt_tokens=1, completion_tokens=1),
+        outcome="finished",
+        cost_picos=cost_picos,
+        started_at=1.0,
+        ended_at=2.0,
+    )
+
+
+async def test_what_is_still_to_be_settled_is_not_counted_twice() -> None:
+    bucket = Bucket(AccountState(period="total", spent_picos=1, slots={"e": Slot(runs={RUN.name: 0})}))
+    book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
+    assert await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k") == (1, 700)
+    assert bucket.state.spent_picos == 700
+    assert RUN.name in bucket.state.slots["e"].runs

@@ -12,10 +12,9 @@ import pytest
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
-from baton_contracts.identifiers import parse_request_id
+from baton_contracts.identifiers import parse_request_id, request_id_of
 from baton_contracts.prompt import ChatRequest, Message, Part, Sampling
 from baton_edge_api.relay_call import CancelOutcome
-from baton_edge_api.request_ids import request_id_of
 from baton_edge_api.several_calls import MAX_UNDER_WAY, SeveralCalls
 
 RID = "0af7651916cd43dd8448eb211c80319c"

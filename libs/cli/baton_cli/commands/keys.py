@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from baton_cli import limit_options
 from baton_cli.errors import CliError
-from baton_cli.home import Home
-from baton_cli.keys import DEV_TENANT, KeyBook, Operator, key_book, operator_bus
-from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
+from baton_cli.keys import DEV_TENANT, KeyBook
+from baton_cli.limits import LimitBook, Options, rule_text, use_text
+from baton_cli.operator_books import with_books
 from baton_cli.terminal import console
 from baton_contracts.keys import KeyEntry
 from baton_contracts.limits import AccountState, LimitRule, key_party
 
 app = typer.Typer(no_args_is_help=True, help="Make, list, limit, rotate and revoke API keys.")
 
-_T = TypeVar("_T")
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -47,7 +43,7 @@ def create(
     _check_names(name=name, tenant=tenant, team=team)
     limits = Options(rpm, tpm, concurrent, budget, period, alert).change(LimitRule())
     names = limit_options.model_names(models) or ()
-    key, entry = _with_books(
+    key, entry = with_books(
         lambda keys, _: keys.create(tenant_id=tenant, team=team, name=name, limits=limits, models=names)
     )
     console.print(key, markup=False, soft_wrap=True)
@@ -67,7 +63,7 @@ def list_keys() -> None:
     table = Table(
         "Id", "Tenant", "Team", "Name", "Created", "State", "Limits", "Used", box=None, header_style="bold"
     )
-    for entry, state in _with_books(read):
+    for entry, state in with_books(read):
         limits = rule_text(entry.limits) + (f" · {', '.join(entry.models)}" if entry.models else "")
         table.add_row(
             entry.key_id,
@@ -96,7 +92,7 @@ def limits(
     """Change a key's limits, at once; what is not named stays."""
     options = Options(rpm, tpm, concurrent, budget, period, alert)
     names = limit_options.model_names(models)
-    entry = _with_books(lambda keys, _: keys.set_limits(key_id, options.change, names))
+    entry = with_books(lambda keys, _: keys.set_limits(key_id, options.change, names))
     console.print(f"{entry.key_id} ({entry.name})", markup=False)
     _show_limits(entry)
 
@@ -111,7 +107,7 @@ def rotate(
     if not found:
         raise CliError(f"--grace takes a number and s, m, h or d, as 24h, not {grace!r}.")
     seconds = int(found[1]) * _SECONDS[found[2]]
-    key, entry = _with_books(lambda keys, _: keys.rotate(key_id, seconds))
+    key, entry = with_books(lambda keys, _: keys.rotate(key_id, seconds))
     console.print(key, markup=False, soft_wrap=True)
     text = (
         f"{entry.key_id}: the old key is valid for {grace} yet. Keep this one now: it can't be shown again."
@@ -122,34 +118,8 @@ def rotate(
 @app.command()
 def revoke(key_id: KeyId) -> None:
     """End a key's validity, at once and for good."""
-    entry = _with_books(lambda keys, _: keys.revoke(key_id))
+    entry = with_books(lambda keys, _: keys.revoke(key_id))
     console.print(f"{entry.key_id} ({entry.name}) is revoked.", markup=False)
-
-
-def operator_of(environment: Mapping[str, str]) -> Operator:
-    """From the environment (a bus elsewhere), or from what `baton up` wrote. Raises CliError."""
-    url = environment.get("BATON_NATS_URL")
-    password = environment.get("BATON_OPERATOR_PASSWORD")
-    if url and password:
-        return Operator(url, "operator", password)
-    home = Home.from_environment(environment)
-    try:
-        return Operator.decode(home.operator.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CliError(
-            f"Baton does not run on {home.root} (no {home.operator.name} in its run folder). Start it with "
-            "`make up`, or set BATON_NATS_URL and BATON_OPERATOR_PASSWORD."
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CliError(f"{home.operator} can't be read: {error}. `make up` writes it anew.") from error
-
-
-def _with_books(work: Callable[[KeyBook, LimitBook], Awaitable[_T]]) -> _T:
-    async def run() -> _T:
-        async with operator_bus(operator_of(os.environ)) as client:
-            return await work(await key_book(client), await limit_book(client))
-
-    return asyncio.run(run())
 
 
 def _show_limits(entry: KeyEntry) -> None:

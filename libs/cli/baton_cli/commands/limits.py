@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from baton_cli import limit_options
-from baton_cli.commands.keys import operator_of
 from baton_cli.errors import CliError
 from baton_cli.home import Home
-from baton_cli.keys import DEV_TENANT, KeyBook, key_book, operator_bus
-from baton_cli.limits import LimitBook, Options, limit_book, rule_text, use_text
+from baton_cli.keys import DEV_TENANT, KeyBook
+from baton_cli.limits import LimitBook, Options, rule_text, use_text
+from baton_cli.operator_books import with_books
 from baton_cli.terminal import console
 from baton_common.catalog import catalog_of
 from baton_common.money import dollars
@@ -25,7 +23,6 @@ from baton_contracts.limits import AccountState, LimitRule, key_party, model_par
 
 app = typer.Typer(no_args_is_help=True, help="Limits of teams and models; a key's are `baton keys limits`.")
 
-_T = TypeVar("_T")
 Kind = Annotated[Literal["team", "model"], typer.Argument(help="team or model.")]
 Name = Annotated[str, typer.Argument(help="Its name.")]
 Tenant = Annotated[str, typer.Option(help="Of a team.")]
@@ -45,7 +42,7 @@ def set_limits(
 ) -> None:
     """Change a team's or a model's limits, at once; what is not named stays."""
     options = Options(rpm, tpm, concurrent, budget, period, alert)
-    rule = _with_book(lambda book: book.change(_party(kind, name, tenant), options.change))
+    rule = with_books(lambda _, book: book.change(_party(kind, name, tenant), options.change))
     console.print(f"{kind} {name}: {rule_text(rule)}", markup=False)
 
 
@@ -53,11 +50,11 @@ def set_limits(
 def list_limits() -> None:
     """Teams and models that have limits, and what is used of them."""
 
-    async def read(book: LimitBook) -> list[tuple[str, LimitRule, AccountState]]:
+    async def read(_: KeyBook, book: LimitBook) -> list[tuple[str, LimitRule, AccountState]]:
         return [(party, rule, await book.use(party)) for party, rule in (await book.rules()).items()]
 
     table = Table("Of", "Limits", "Used", box=None, header_style="bold")
-    for party, rule, state in _with_book(read):
+    for party, rule, state in with_books(read):
         table.add_row(_shown(party), rule_text(rule), use_text(rule, state, time.time()))
     console.print(table)
 
@@ -65,7 +62,7 @@ def list_limits() -> None:
 @app.command()
 def remove(kind: Kind, name: Name, tenant: Tenant = DEV_TENANT) -> None:
     """Take all limits of a team or a model away."""
-    _with_book(lambda book: book.remove(_party(kind, name, tenant)))
+    with_books(lambda _, book: book.remove(_party(kind, name, tenant)))
     console.print(f"{kind} {name} has no limits any more.", markup=False)
 
 
@@ -77,7 +74,7 @@ def recount(
 ) -> None:
     """Put what the ledger says a budget has spent in the place of what edges counted."""
 
-    async def work(book: LimitBook, keys: KeyBook) -> tuple[int, int]:
+    async def work(keys: KeyBook, book: LimitBook) -> tuple[int, int]:
         entries = await keys.list()
         if kind != "key":
             party = _party(kind, name, tenant)
@@ -93,7 +90,7 @@ def recount(
 
     if kind == "model" and name in catalog_of(Home.from_environment(os.environ).root).aliases:
         raise CliError(f"{name} stands for other models, and the ledger names those that answered.")
-    before, after = _with_both(work)
+    before, after = with_books(work)
     text = f"{kind} {name}: ${dollars(before)} was counted, ${dollars(after)} is in the ledger."
     console.print(text, markup=False)
 
@@ -108,15 +105,3 @@ def _shown(party: str) -> str:
     """Names as people know them: bytes outside [A-Za-z0-9_-] lie in the bucket as =XX."""
     kind, _, rest = party.partition(".")
     return f"{kind} {'/'.join(map(name_of_token, rest.split('.')))}"
-
-
-def _with_book(work: Callable[[LimitBook], Awaitable[_T]]) -> _T:
-    return _with_both(lambda limits, _: work(limits))
-
-
-def _with_both(work: Callable[[LimitBook, KeyBook], Awaitable[_T]]) -> _T:
-    async def run() -> _T:
-        async with operator_bus(operator_of(os.environ)) as client:
-            return await work(await limit_book(client), await key_book(client))
-
-    return asyncio.run(run())

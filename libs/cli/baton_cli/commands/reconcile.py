@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from baton_cli.commands.keys import operator_of
 from baton_cli.errors import CliError
+from baton_cli.operator_books import operator_of
 from baton_cli.reconcile.collecting import collect
 from baton_cli.reconcile.differences import differences
 from baton_cli.terminal import console

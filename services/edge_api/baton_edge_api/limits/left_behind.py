@@ -134,7 +134,7 @@ class LeftBehind:
     async def _settle(self, lefts: Mapping[_Left, Slot]) -> Collection[_Left]:
         """Those that are settled, by us or by others."""
         names = {name for slot in lefts.values() for name in slot.runs}
-        runs = {name: run for name in names if (run := _run(name))}
+        runs = {name: run for name in names if (run := Run.named(name))}
         try:
             rows = await self._ledger.rows(runs.values()) if runs else {}
         except RequestFailed as failed:
@@ -162,12 +162,3 @@ class LeftBehind:
             tokens=sum(row.usage.prompt_tokens + row.usage.completion_tokens for row in rows),
             picos=sum(row.cost_picos or 0 for row in rows if row.ended_at >= since),
         )
-
-
-def _run(name: str) -> Run | None:
-    """None: of an edge with another spelling. Its reservation is given back."""
-    try:
-        return Run.named(name)
-    except ValueError:
-        log.error("a reservation of %r can't be read", name[:128])
-        return None
