@@ -23,6 +23,9 @@ from baton_contracts.heartbeats import EmbeddingModel, Lease, State
 from baton_contracts.identifiers import new_instance_id
 from baton_contracts.subjects import Service
 
+END_SECONDS = 1.0
+"""What is supervised has so long to end once it is told to."""
+
 
 class Inbox(Protocol):
     """What a node starts when it becomes ready and drains at its end: an Actor or a Responder."""
@@ -93,6 +96,8 @@ class Node:
             task.cancel()
         self.state = "gone"
         await leases.say(self.bus, self._lease())
+        if self._supervised:  # they end before the bus closes: what it cuts off looks like a failure
+            await asyncio.wait(self._supervised, timeout=END_SECONDS)
         await self._discovery.stop()
         await self.cancels.stop()
         await self.leases.stop()
