@@ -15,6 +15,7 @@ from baton_common.bus import Bus
 from baton_common.cancels import CancelTree
 from baton_common.clock import Clock
 from baton_common.discovery import Discovery
+from baton_common.errors import BusError
 from baton_common.leases import LeaseBoard
 from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
@@ -131,6 +132,8 @@ async def _keep_running(name: str, run: Callable[[], Awaitable[None]], log: logg
         started = asyncio.get_running_loop().time()
         try:
             await run()
+        except BusError as error:  # no fault of what runs: it comes back with the bus
+            log.warning("%s: %s; starting it again in %.1f s", name, error, delay)
         except Exception:  # supervision: whatever it was, it is told and the work goes on
             log.exception("%s failed; starting it again in %.1f s", name, delay)
         else:

@@ -118,6 +118,17 @@ def test_what_was_said_after_nobody_waited_any_more_is_on_no_bill() -> None:
     assert kinds([row(outcome="cancelled", said=6)], [ran()]) == ["tokens"]
 
 
+def test_a_count_that_its_gateway_never_heard_is_on_no_bill() -> None:
+    left = row(outcome="cancelled", said=4).model_copy(update={"ended_at": 1001.5})
+    gateway = span("llm_gateway", 5, "llm_gateway-1", outcome="cancelled")
+    heard = span("llm_gateway", 5, "llm_gateway-1", outcome="cancelled", completion_tokens=5)
+    assert kinds([left], [ran(), gateway]) == []
+    assert kinds([left], [ran(), heard]) == ["tokens"]
+    assert kinds([left.model_copy(update={"outcome": "finished"})], [ran(), gateway]) == ["tokens"]
+    more = Usage(prompt_tokens=7, completion_tokens=6)
+    assert kinds([left.model_copy(update={"usage": more})], [ran(), gateway]) == ["tokens"]
+
+
 def test_two_rows_that_end_one_run() -> None:
     assert kinds([row(), row(2, TWO)], [ran(), ran(2, TWO)]) == ["doubled"]
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from baton_common.errors import BusUnavailable
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 
@@ -36,6 +37,30 @@ async def test_what_is_supervised_has_ended_when_the_node_has_stopped(
     bus_is_closed.set()
     assert ended.is_set()
     assert "failed" not in caplog.text
+
+
+async def test_what_fails_is_started_again_and_a_bus_that_is_away_is_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node(MemoryBus(), "edge_api")
+    failures: list[Exception] = [BusUnavailable("use.>"), ZeroDivisionError()]
+    runs = asyncio.Event()
+
+    async def run() -> None:
+        if failures:
+            raise failures.pop(0)
+        runs.set()
+
+    await node.start()
+    node.supervise("a watch", run)
+    async with asyncio.timeout(5):
+        await runs.wait()
+    away, fault = [record for record in caplog.records if "a watch" in record.message]
+    assert (away.levelname, away.exc_info) == ("WARNING", None)
+    assert away.message == "a watch: use.>: not connected to the bus; starting it again in 0.1 s"
+    assert fault.levelname == "ERROR"
+    assert "ZeroDivisionError" in caplog.text
+    await node.stop()
 
 
 async def test_what_does_not_end_holds_the_node_up_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:

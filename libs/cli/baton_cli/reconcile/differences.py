@@ -64,7 +64,7 @@ def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
             if row.replica in living and row.usage.completion_tokens:
                 text = f"attempt {row.attempt} on {row.replica}: {_tokens(row)}, and no trace of it"
                 yield Difference("unknown attempt", row.request_id, text)
-        elif _differ(row, seen):
+        elif _differ(row, seen, is_unheard=row.request_id in found.unheard):
             text = f"attempt {row.attempt} on {row.replica}: ledger {_tokens(row)}, engine {_tokens(seen)}"
             yield Difference("tokens", row.request_id, text)
 
@@ -77,11 +77,13 @@ def _was_given_up(run: EngineRun, found: Evidence) -> bool:
     )
 
 
-def _differ(row: UsageRecord, seen: EngineRun) -> bool:
+def _differ(row: UsageRecord, seen: EngineRun, *, is_unheard: bool) -> bool:
+    """`is_unheard`: the engine's own count did not reach the gateway while it waited."""
     counted = row.usage.completion_tokens
     if row.outcome in _MOVED_ON:
         return counted > seen.completion_tokens
-    if row.outcome == "cancelled" and row.ended_at < seen.ended_at and counted < seen.completion_tokens:
+    came_too_late = is_unheard or row.ended_at < seen.ended_at
+    if row.outcome == "cancelled" and came_too_late and counted < seen.completion_tokens:
         return row.usage.prompt_tokens != seen.prompt_tokens
     return (row.usage.prompt_tokens, counted) != (seen.prompt_tokens, seen.completion_tokens)
 

@@ -49,6 +49,8 @@ class Evidence:
     tenants: set[str] = field(default_factory=set[str])
     given_up: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     """Request and attempt: its gateway gave it up before it heard that a replica had taken it."""
+    unheard: set[str] = field(default_factory=set[str])
+    """Requests whose gateway never heard the engine's own count."""
 
     def add_spans(self, batch: SpanBatch) -> None:
         self.tenants.add(batch.tenant_id)
@@ -59,6 +61,10 @@ class Evidence:
                 span.stop == _GATEWAY and span.name == "attempt" and span.attributes.get("replica") == "none"
             ):
                 self.given_up.add((batch.request_id, _number(span.attributes.get("attempt"))))
+            elif (
+                span.stop == _GATEWAY and span.name == "handle" and "completion_tokens" not in span.attributes
+            ):
+                self.unheard.add(batch.request_id)
             elif span.stop == _STREAM_BACK and span.status == "ok" and "completion_tokens" in span.attributes:
                 self.clients.append(
                     TheClient(
