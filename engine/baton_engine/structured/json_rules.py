@@ -45,7 +45,7 @@ def _translated(schema: Any) -> Any:
             kept[key] = value if key in _VALUES else _translated(value)
     if kept.get("not") == {} or kept.get("not") is True:
         return _NOTHING
-    return _with_needs_as_choices(_with_names_as_properties(kept))
+    return _with_one_of_names(_with_needs_as_choices(_with_names_as_properties(kept)))
 
 
 def _says_nothing(key: str, value: Any) -> bool:
@@ -90,5 +90,37 @@ def _with_needs_as_choices(schema: Schema) -> Schema:
         {"anyOf": [{"properties": {name: False}}, {"required": [name, *names]}]}
         for name, names in needs.items()
     ]
-    kept = {key: value for key, value in schema.items() if key != "dependentRequired"}
-    return kept | {"allOf": [*schema.get("allOf", ()), *choices]}
+    return _with_all_of(schema, "dependentRequired", choices)
+
+
+def _with_one_of_names(schema: Schema) -> Schema:
+    """`oneOf` of required names, the usual way to say that exactly one of some properties is there."""
+    parts: Any = schema.get("oneOf")
+    names = [_only_name(part) for part in parts] if isinstance(parts, list) else []
+    if len(names) < 2 or None in names or len(set(names)) < len(names):
+        return schema
+    choices = [
+        {
+            "type": "object",
+            "required": [name],
+            "properties": {other: False for other in names if other != name},
+        }
+        for name in names
+    ]
+    return _with_all_of(schema, "oneOf", [{"anyOf": choices}])
+
+
+def _only_name(part: Any) -> str | None:
+    """Of a schema that says nothing but that one property is there."""
+    match part:
+        case {"required": [str(name)], **others} if others in ({}, {"type": "object"}):
+            return name
+        case _:
+            return None
+
+
+def _with_all_of(schema: Schema, instead_of: str, parts: list[Schema]) -> Schema:
+    if not isinstance(schema.get("allOf", []), list):
+        return schema  # the library says what is wrong with it
+    kept = {key: value for key, value in schema.items() if key != instead_of}
+    return kept | {"allOf": [*schema.get("allOf", ()), *parts]}

@@ -76,6 +76,8 @@ TRANSLATED: list[Any] = [
         "dependentRequired": {"a": ["b"], "b": ["c"]},
     },
     {"anyOf": [{"not": {}}, {"type": "integer"}]},
+    NAMES | {"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+    {"oneOf": [{"required": ["a"]}, {"type": "object", "required": ["b"]}, {"required": ["c"]}]},
     {"properties": {"a": {"not": True}, "b": {"type": "integer"}}},
 ]
 
@@ -117,6 +119,8 @@ def test_a_schema_can_not_change_the_layout(grammars: GrammarCompiler) -> None:
         ({"json_schema": {"type": "array", "uniqueItems": True}}, "uniqueItems"),
         ({"json_schema": {"propertyNames": {"maxLength": 3}}}, "propertyNames"),
         ({"json_schema": {"dependentRequired": {"a": "b"}}}, "dependentRequired"),
+        ({"json_schema": {"dependentRequired": {"a": ["b"]}, "allOf": 5}}, ""),
+        ({"json_schema": {"oneOf": [{"required": ["a"]}, {"required": ["a"]}]}}, "oneOf"),
         ({"json_schema": {"$ref": "#/$defs/nowhere"}}, "nowhere"),
         ({"json_schema": {"$ref": "http://127.0.0.1:1/x.json"}}, "127.0.0.1"),
         ({"json_schema": False}, "Unsatisfiable"),
