@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.records import UsageRecord
@@ -54,7 +56,10 @@ async def test_a_store_that_is_away_does_not_hold_up_the_answer(stage: Stage) ->
     await settled(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
 
 
-async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_store_it(stage: Stage) -> None:
+async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_store_it(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage
+) -> None:
+    monkeypatch.setattr("baton_llm_gateway.__main__.FLUSH_SECONDS", 0.0)  # who is killed waits for nothing
     await stage.worker(FakeEngine())
     _, _, gateway = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     await stage.lose_store()

@@ -94,7 +94,8 @@ class Running:
         self.has_left = True
 
     async def vanish(self) -> None:
-        """As if killed: its connection closes, nothing is said."""
+        """As if killed: its connection closes, nothing is said, what it still does is for nobody."""
+        self.node.state = "gone"
         await self.bus.close()
 
     @property

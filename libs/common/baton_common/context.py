@@ -119,7 +119,7 @@ class RequestContext:
             try:
                 await self.node.bus.publish(subject, payload)
             except BusUnavailable as error:
-                if self.remaining_seconds() <= 0 or self.node.state == "draining":
+                if self.remaining_seconds() <= 0 or self.node.state in ("draining", "gone"):
                     self.node.log.warning("not told: %s", error)
                     return
                 await asyncio.sleep(BUS_AWAY_PAUSE_SECONDS)

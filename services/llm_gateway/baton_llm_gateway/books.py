@@ -48,6 +48,8 @@ class Books:
             await asyncio.wait(self._pending, timeout=seconds)
         if self._pending:
             log.error("%d usage records were not stored", len(self._pending))
+        for task in self._pending:
+            task.cancel()
         return not self._pending and not self._num_lost
 
     async def _store(self, record: UsageRecord) -> None:
