@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nats.js.errors import NotFoundError
+
 from baton_common.catalog import load_catalog
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
@@ -139,7 +141,7 @@ async def one_after_another(admission: Admission, tenant: Tenant, count: int) ->
 async def num_writes(bus: NatsBus) -> int:
     try:
         return (await bus.jetstream.stream_info("KV_baton_limits")).state.last_seq
-    except Exception:  # not made yet
+    except NotFoundError:  # not made yet
         return 0
 
 

@@ -174,7 +174,7 @@ def _prompt_of(asked: EngineRequest, tokenizer: TextTokenizer) -> Sequence[int]:
         return tokenizer.apply_chat_template(asked.messages, asked.tools, **asked.template_kwargs)
     except RequestRejected:
         raise
-    except Exception as error:
+    except Exception as error:  # a template is the model's program: it may raise anything
         raise InvalidParameter("messages", f"The chat template failed on these messages: {error}") from error
 
 

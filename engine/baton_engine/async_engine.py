@@ -210,7 +210,7 @@ class AsyncEngine:
         started.set_result(None)
         try:
             self._loop(engine)
-        except Exception as error:
+        except Exception as error:  # the boundary of the engine's thread: told to all who wait
             log.exception("the step loop failed; every held request gets an error")
             self._failure = f"{type(error).__name__}: {error}"
             self._end("failed", "engine_failed", f"The engine's step loop failed: {self._failure}")
@@ -265,7 +265,7 @@ class AsyncEngine:
                 continue  # its listener broke before; the request is being cancelled
             try:
                 listener(delta)
-            except Exception:
+            except Exception:  # a listener's fault is not the engine's
                 log.exception("on_delta of request %s failed; the request is cancelled", delta.request_id)
                 if not finished:
                     self._listeners.pop(delta.request_id)
@@ -296,7 +296,7 @@ class AsyncEngine:
         """After a fault the core may be broken too: its requests still get an answer, without figures."""
         try:
             return core.fail_all(code, message)
-        except Exception:
+        except Exception:  # the core may be in any state
             log.exception("the core could not end its requests in order")
             failure = RequestFailure(code, message)
             return [

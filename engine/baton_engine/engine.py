@@ -66,7 +66,7 @@ class EngineCore:
         self.scheduler.add(request)
         try:
             writer = AnswerWriter(request, self._new_decoder)
-        except Exception as error:
+        except Exception as error:  # one request's fault is no other's
             self._ended_at_birth.append(self._fail(request, _code(error), error))
             return
         self._writers.setdefault(request.request_id, {})[request.index] = writer
@@ -212,7 +212,7 @@ class EngineCore:
         self.totals.generation_tokens += 1
         try:
             part, ending = self._writers[request.request_id][request.index].push(token.token_id)
-        except Exception as error:
+        except Exception as error:  # one request's fault is no other's
             return self._fail(request, _code(error), error)
         logprobs = (token.logprobs,) if token.logprobs is not None else ()
         prompt = tuple(request.prompt_logprobs) if first and request.prompt_logprobs else None
@@ -266,7 +266,7 @@ class EngineCore:
             try:
                 part = part.then(writer.flush())
                 ending = writer.concluded(ending)
-            except Exception as error:
+            except Exception as error:  # one request's fault is no other's
                 ending = Ending("error", ending.stop_reason, _failure("detokenizer_error", error))
         return RequestDelta(
             request_id=request.request_id,

@@ -117,5 +117,5 @@ class KVEventLog:
         self._pending = []
         try:
             self._listener(batch)
-        except Exception:
+        except Exception:  # a listener's fault is not the cache's
             log.exception("the listener to KV events failed on batch %d, which is lost to it", batch.number)

@@ -13,7 +13,8 @@ import pytest
 from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.fake_provider import FakeProvider, Turn, fake_provider
-from tests.support.relay_stage import Exchange, Stage, settled
+from tests.support.relay_stage import Exchange, Stage
+from tests.support.waiting import eventually
 
 QUICK = "connect_seconds = 2\nfirst_token_seconds = 0.3\nstall_seconds = 0.3\n"
 
@@ -67,7 +68,7 @@ async def test_a_streamed_answer(stage: Stage, tmp_path: Path, plain: bool) -> N
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.model, row.replica, row.outcome, row.usage.completion_tokens) == (
         "far",
@@ -156,7 +157,7 @@ async def test_failures_before_the_first_token_are_retried_and_only_then_told(
     assert failed.error
     assert (failed.error.code, failed.error.message) == ("upstream_error", "first answered HTTP 500: boom 4")
     assert len(provider.asked) == 6
-    await settled(lambda: len(stage.records) == 1)  # a server that refused was not called
+    await eventually(lambda: len(stage.records) == 1)  # a server that refused was not called
 
 
 async def test_the_clients_own_fault_is_told_as_the_provider_says_it_and_not_retried(
@@ -217,7 +218,7 @@ async def test_a_fallback_model_answers_in_its_own_name(stage: Stage, tmp_path: 
         heard = await ask(stage)
     assert heard.text.strip().endswith("own")
     assert [prologue.model for prologue in heard.prologues] == ["smollm2-135m"]
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert stage.records[0].model == "smollm2-135m"
 
 
@@ -235,7 +236,7 @@ async def test_a_silent_server_is_given_up_and_its_connection_closed(stage: Stag
         assert "broke off after 2 tokens" in heard.error.message
         async with asyncio.timeout(2):
             await provider.asked[0].closed.wait()
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert (stage.records[0].outcome, stage.records[0].usage.completion_tokens) == ("error", 2)
 
 
@@ -254,7 +255,7 @@ async def test_a_call_for_a_client_whose_edge_is_gone_is_ended(stage: Stage, tmp
         await stage.edge.stop()
         async with asyncio.timeout(2):
             await provider.asked[0].closed.wait()
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert (stage.records[0].outcome, len(provider.asked)) == ("cancelled", 1)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import catalog, plain_gateway
-from tests.support.relay_stage import settled
+from tests.support.waiting import eventually
 
 
 async def words(turn: Turn) -> None:
@@ -27,7 +27,7 @@ async def test_streamed_and_whole_answers_and_the_ledger(nats_url: str, tmp_path
         whole = await plain.ask()
         streamed = await plain.ask(stream=True, stream_options={"include_usage": True})
         models = (await plain.client.get("/v1/models")).json()
-        await settled(lambda: len(plain.rows) == 2)
+        await eventually(lambda: len(plain.rows) == 2)
     assert whole.json()["choices"][0]["message"]["content"] == "0 1 2 "
     assert whole.json()["usage"]["completion_tokens"] == 4
     assert (whole.headers["x-baton-model"], whole.headers["x-baton-replica"]) == ("far", "far/0")
@@ -50,7 +50,7 @@ async def test_the_cache_stays_on(nats_url: str, tmp_path: Path) -> None:
     ):
         first = await plain.ask(temperature=0)
         again = await plain.ask(temperature=0, stream=True)
-        await settled(lambda: len(plain.rows) == 2)
+        await eventually(lambda: len(plain.rows) == 2)
     assert (first.headers["x-baton-cache"], again.headers["x-baton-cache"]) == ("none", "exact")
     assert "0 1 2 " in again.text
     assert len(provider.asked) == 1

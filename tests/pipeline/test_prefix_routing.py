@@ -7,8 +7,9 @@ import asyncio
 from baton_contracts.prompt import Sampling
 from baton_contracts.spans import Span
 from baton_engine import AsyncEngine
-from tests.support.relay_stage import Stage, question, settled
+from tests.support.relay_stage import Stage, question
 from tests.support.tiny_model import tiny_config, tiny_parts
+from tests.support.waiting import eventually
 
 SAMPLING = Sampling(temperature=0, max_tokens=4, ignore_eos=True)
 LONG = question("All that is gold does not glitter, not all those who wander are lost. " * 3)
@@ -18,7 +19,7 @@ async def dispatch_span(stage: Stage, request_id: str) -> Span:
     def found() -> list[Span]:
         return [span for span in stage.spans.get(request_id, []) if span.name == "dispatch"]
 
-    await settled(lambda: bool(found()))
+    await eventually(lambda: bool(found()))
     return found()[0]
 
 

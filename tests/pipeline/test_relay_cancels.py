@@ -12,7 +12,8 @@ from baton_contracts import subjects
 from baton_contracts.frames import Cancel, CancelAck
 from baton_contracts.heartbeats import Lease
 from tests.support.fake_engine import FakeEngine, Script
-from tests.support.relay_stage import Exchange, Running, Stage, settled
+from tests.support.relay_stage import Exchange, Running, Stage
+from tests.support.waiting import eventually
 
 ENDLESS = tuple(f"word{number} " for number in range(1000))
 
@@ -43,7 +44,7 @@ async def test_a_cancel_frees_the_blocks_and_is_confirmed(stage: Stage, steps: i
     assert (heard.end.finish_reason, heard.end.blocks_freed) == ("cancelled", blocks)
     assert heard.end.usage.completion_tokens == steps
     assert len(heard.token_ids) == steps
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.finish_reason) == ("cancelled", "cancelled")
     assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, steps)
@@ -54,7 +55,7 @@ async def test_a_cancel_while_the_next_attempt_waits_stops_all_attempts(stage: S
     await stage.whole(*engines)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: any(engine.waiting for engine in engines))
+    await eventually(lambda: any(engine.waiting for engine in engines))
     first = next(engine for engine in engines if engine.waiting)
     second = next(engine for engine in engines if engine is not first)
     await stage.cancel(request_id)
@@ -72,7 +73,7 @@ async def test_an_engine_that_says_no_last_word_is_not_waited_for_for_ever(stage
     (worker,) = await stage.whole(engine)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: bool(engine.waiting))
+    await eventually(lambda: bool(engine.waiting))
     engine.step()
     await stage.listen(request_id, until=lambda heard: len(heard.token_ids) == 1)
     await worker.vanish()
@@ -82,7 +83,7 @@ async def test_an_engine_that_says_no_last_word_is_not_waited_for_for_ever(stage
     assert heard.error is not None
     assert heard.error.code == "client_closed_request"
     assert heard.seconds < 4
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.usage.completion_tokens) == ("cancelled", 1)  # billed by what was emitted
 
@@ -93,7 +94,7 @@ async def test_whoever_waits_for_the_answer_and_vanishes_ends_the_work(stage: St
     await stage.worker(engine)
     guard, _, gateway = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     await stage.send(stage.handoff())
-    await settled(lambda: bool(engine.waiting))
+    await eventually(lambda: bool(engine.waiting))
     engine.step()
 
     gone: dict[str, Running | None] = {"edge_api": None, "llm_gateway": gateway, "output_guardrails": guard}
@@ -102,7 +103,7 @@ async def test_whoever_waits_for_the_answer_and_vanishes_ends_the_work(stage: St
     last_word = Lease(service=node.service, instance=node.instance, state="gone")
     await node.bus.publish(subjects.lease(node.instance), last_word.encode())
 
-    await settled(lambda: not engine.running)
+    await eventually(lambda: not engine.running)
 
 
 async def test_a_lost_guard_is_a_typed_error_at_the_edge(stage: Stage) -> None:
@@ -110,7 +111,7 @@ async def test_a_lost_guard_is_a_typed_error_at_the_edge(stage: Stage) -> None:
     await stage.worker(engine)
     guard, _, _ = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: bool(engine.waiting))
+    await eventually(lambda: bool(engine.waiting))
 
     await guard.vanish()
     last_word = Lease(service="output_guardrails", instance=guard.instance, state="gone")
@@ -129,7 +130,7 @@ async def test_200_cancels_at_random_moments_leave_nothing_behind(stage: Stage) 
     chance = random.Random(7)  # noqa: S311  # the same moments in each run
 
     async def one() -> Exchange:
-        await asyncio.sleep(chance.uniform(0, 0.4))
+        await asyncio.sleep(chance.uniform(0, 0.4))  # the load's shape: moments, not waits
         request_id = await stage.send(stage.handoff())
         await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.1]) * chance.random())
         await stage.cancel(request_id)
@@ -139,12 +140,12 @@ async def test_200_cancels_at_random_moments_leave_nothing_behind(stage: Stage) 
 
     assert all(heard.end or heard.error for heard in answers)
     services = [worker, guard, router, gateway]
-    await settled(lambda: all(each.node.num_held == 0 for each in services))
+    await eventually(lambda: all(each.node.num_held == 0 for each in services))
     assert [each.node.cancels.num_held for each in services] == [0, 0, 0, 0]
     assert (engine.running, engine.waiting) == ([], [])
     assert engine.stats().kv_blocks_held == 0
     accepted = len(engine.submitted) - 1
-    await settled(lambda: len(stage.records) == accepted)
+    await eventually(lambda: len(stage.records) == accepted)
     assert len({row.request_id for row in stage.records}) == accepted
     rows = {row.request_id: row for row in stage.records}
     for heard in answers:

@@ -16,7 +16,8 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Sampling, Tool
 from baton_inference_router.actor import Router
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import MODEL, Stage, question, settled
+from tests.support.relay_stage import MODEL, Stage, question
+from tests.support.waiting import eventually
 
 ANSWER = "".join(WORDS)
 
@@ -34,11 +35,11 @@ async def test_an_answer_comes_whole_with_its_usage_its_row_and_its_spans(stage:
     assert heard.end is not None
     assert heard.end.usage.prompt_tokens == 5  # four words and the role
     assert heard.end.usage.completion_tokens == 5
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.attempt, row.replica) == ("finished", 1, worker.instance)
     assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (5, 5)
-    await settled(lambda: {span.stop for span in stage.spans.get(heard.request_id, [])} >= {5, 6, 7})
+    await eventually(lambda: {span.stop for span in stage.spans.get(heard.request_id, [])} >= {5, 6, 7})
     names = {span.name for span in stage.spans[heard.request_id] if span.stop == 7}
     assert names >= {"hop", "admit", "queue", "prefill", "decode", "first_token", "handle"}
 
@@ -61,7 +62,7 @@ async def test_a_replica_lost_before_its_first_token_is_replaced_and_nothing_is_
     assert heard.token_ids == [1, 2, 3, 4, 5]
     assert len(heard.prologues) == 1
     assert heard.seconds < 5
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     rows = sorted(stage.records, key=lambda row: row.attempt)
     assert [(row.attempt, row.outcome, row.replica) for row in rows] == [
         (1, "error", first),
@@ -75,18 +76,18 @@ async def test_an_engine_error_before_the_first_token_goes_to_the_other_replica(
     workers = await stage.whole(*engines)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: any(engine.waiting for engine in engines))
+    await eventually(lambda: any(engine.waiting for engine in engines))
     broken, sound = (0, 1) if engines[0].waiting else (1, 0)
     engines[sound].script = Script()
     engines[broken].step()
     engines[broken].step()
-    await settled(lambda: bool(engines[sound].waiting))
+    await eventually(lambda: bool(engines[sound].waiting))
     for _ in WORDS:
         engines[sound].step()
     heard = await stage.listen(request_id)
 
     assert heard.text == ANSWER
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     assert [(row.attempt, row.outcome, row.replica, row.error_code) for row in stage.records] == [
         (1, "error", workers[broken].instance, "stop_failed"),
         (2, "finished", workers[sound].instance, None),
@@ -105,7 +106,7 @@ async def test_a_replica_lost_after_the_first_token_ends_in_a_typed_error(stage:
     assert heard.text == "The answer "
     assert heard.error is not None
     assert (heard.error.code, heard.error.stop) == ("stop_lost", "engine_worker")
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.error_code, row.usage.completion_tokens) == ("error", "stop_lost", 2)
 
@@ -132,7 +133,7 @@ async def test_one_that_did_not_take_it_is_avoided_whichever_router_is_asked_nex
 
     assert (heard.text, heard.error) == ("".join(WORDS), None)
     assert handed == [subjects.engine(mute.replica, request_id)]
-    await settled(lambda: {"inference_router", "llm_gateway"} <= {s.service for s in stage.spans[request_id]})
+    await eventually(lambda: {"inference_router", "llm_gateway"} <= {s.service for s in stage.spans[request_id]})
     dispatches = [span for span in stage.spans[request_id] if span.name == "dispatch"]
     assert [(span.instance, span.attributes["replica"]) for span in dispatches] == [
         (routers[0].instance, mute.replica),
@@ -199,7 +200,7 @@ async def test_a_prompt_over_the_context_is_the_clients_fault_and_tried_once(sta
     assert (heard.error.code, heard.error.status) == ("context_length_exceeded", 400)
     assert "31 in the prompt" in heard.error.message
     assert "7 for the answer" in heard.error.message
-    await settled(lambda: bool(stage.spans.get(heard.request_id)))
+    await eventually(lambda: bool(stage.spans.get(heard.request_id)))
     refusals = [s for s in stage.spans[heard.request_id] if s.stop == 6 and s.name == "dispatch"]
     assert len(refusals) == 1
 
@@ -210,7 +211,7 @@ async def test_full_replicas_refuse_fast_and_the_free_one_is_found(stage: Stage)
     await stage.whole(*engines)
 
     held = [await stage.send(stage.handoff()) for _ in range(4)]
-    await settled(lambda: sum(len(e.running) + len(e.waiting) for e in engines) == 4)
+    await eventually(lambda: sum(len(e.running) + len(e.waiting) for e in engines) == 4)
     refused = [await stage.ask() for _ in range(20)]
 
     assert {heard.error.code for heard in refused if heard.error} == {"queue_full"}
@@ -218,7 +219,7 @@ async def test_full_replicas_refuse_fast_and_the_free_one_is_found(stage: Stage)
     assert all(1 <= (heard.error.retry_after_seconds or 0) <= 30 for heard in refused if heard.error)
     for request_id in held:
         await stage.cancel(request_id)
-    await settled(lambda: not any(e.running or e.waiting for e in engines))
+    await eventually(lambda: not any(e.running or e.waiting for e in engines))
 
 
 async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
@@ -227,7 +228,7 @@ async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
 
     handoff = stage.handoff()
     request_id = await stage.send(handoff)
-    await settled(lambda: len(engine.submitted) == 2)
+    await eventually(lambda: len(engine.submitted) == 2)
     raw = await stage.sender.request(subjects.gateway(request_id), handoff.encode(), timeout=1)
     assert Ack.decode(raw).verdict == "held"
     for _ in WORDS:
@@ -236,7 +237,7 @@ async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
 
     assert heard.text == ANSWER
     assert len(engine.submitted) == 2  # the warm-up and one
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
 
 
 async def test_a_hit_of_the_cache_needs_no_engine_and_is_booked_as_one(stage: Stage) -> None:
@@ -245,7 +246,7 @@ async def test_a_hit_of_the_cache_needs_no_engine_and_is_booked_as_one(stage: St
 
     greedy = Sampling(temperature=0)
     first = await stage.ask(sampling=greedy)
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     second = await stage.ask(sampling=greedy)
     third = await stage.ask(sampling=greedy, use_cache=False)
 
@@ -255,7 +256,7 @@ async def test_a_hit_of_the_cache_needs_no_engine_and_is_booked_as_one(stage: St
     assert second.end is not None
     assert second.end.usage.completion_tokens == 5
     assert len(engine.submitted) == 1 + 2
-    await settled(lambda: len(stage.records) == 3)
+    await eventually(lambda: len(stage.records) == 3)
     assert [row.outcome for row in stage.records] == ["finished", "cache_hit", "finished"]
 
 
@@ -267,7 +268,7 @@ async def test_a_hit_repeats_thinking_and_calls(stage: Stage) -> None:
     prompt = question(tools=(Tool(name="f"),))
 
     first = await stage.ask(prompt=prompt, sampling=Sampling(temperature=0))
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     second = await stage.ask(prompt=prompt, sampling=Sampling(temperature=0))
 
     assert [heard.prologues[0].cache for heard in (first, second)] == ["none", "exact"]
@@ -291,7 +292,7 @@ async def test_several_answers_are_billed_together_and_not_repeated(stage: Stage
         assert heard.end.reasons == ("stop",) * 3
         assert heard.end.usage.completion_tokens == 3 * len(WORDS)
         assert [heard.prologues[0].cache, heard.text] == ["none", "".join(word * 3 for word in WORDS)]
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     assert [row.usage.completion_tokens for row in stage.records] == [3 * len(WORDS)] * 2
 
 
@@ -304,9 +305,9 @@ async def test_a_draining_replica_finishes_what_it_holds_and_takes_nothing_new(s
     mine = next(w for w in workers if w.instance == heard.prologues[0].replica)
     engine, other = (engines[0], engines[1]) if mine is workers[0] else (engines[1], engines[0])
     draining = asyncio.create_task(mine.node.drain(5))
-    await settled(lambda: mine.node.state == "draining")
+    await eventually(lambda: mine.node.state == "draining")
     later = [await stage.send(stage.handoff()) for _ in range(3)]
-    await settled(lambda: len(other.submitted) == 1 + 3)
+    await eventually(lambda: len(other.submitted) == 1 + 3)
     for _ in WORDS:
         engine.step()
         other.step()
@@ -324,7 +325,7 @@ async def test_a_cancel_of_one_attempt_does_not_end_the_request(stage: Stage) ->
     await stage.whole(engine)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: len(engine.submitted) == 2)
+    await eventually(lambda: len(engine.submitted) == 2)
     other = Cancel(request_id=request_id, reason="superseded", attempt=2)
     await stage.edge.bus.publish(subjects.cancel(request_id), other.encode())
     for _ in WORDS:
@@ -354,7 +355,7 @@ async def test_a_router_that_dies_with_its_word_unsaid_breaks_no_answer(stage: S
 
     assert heard.text == ANSWER
     assert heard.end is not None
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.attempt, row.replica) == ("finished", 1, worker.instance)
     assert row.usage == heard.end.usage
@@ -366,12 +367,12 @@ async def test_a_client_that_leaves_before_that_word_is_missed_has_its_row(stage
     (worker,) = await stage.whole(engine)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: len(engine.submitted) == 2)
+    await eventually(lambda: len(engine.submitted) == 2)
     engine.step()
     await stage.listen(request_id, until=lambda heard: bool(heard.pieces))
     await stage.cancel(request_id)
 
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     row = stage.records[0]
     assert (row.outcome, row.replica, row.usage.completion_tokens) == ("cancelled", worker.instance, 1)
 
@@ -408,7 +409,7 @@ async def test_auto_goes_to_the_model_that_has_a_replica_and_says_why(stage: Sta
     assert heard.prologues[0].model == LARGE
     assert named.error is not None
     assert named.error.code == "no_ready_replica"
-    await settled(lambda: any(s.stop == 5 and s.name == "handle" for s in stage.spans[heard.request_id]))
+    await eventually(lambda: any(s.stop == 5 and s.name == "handle" for s in stage.spans[heard.request_id]))
     handle = next(s for s in stage.spans[heard.request_id] if s.stop == 5 and s.name == "handle")
     assert handle.attributes["route"] == "easy_fallback"
     assert f"{SMALL} has no ready replica" in str(handle.attributes["route_reason"])
@@ -420,7 +421,7 @@ async def test_auto_falls_back_at_once_when_its_choice_is_full(stage: Stage) -> 
     await stage.worker(FakeEngine(), model=LARGE)
     await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     held = [await stage.send(stage.handoff()) for _ in range(2)]
-    await settled(lambda: len(full.running) + len(full.waiting) == 2)
+    await eventually(lambda: len(full.running) + len(full.waiting) == 2)
 
     heard = await stage.ask(model="auto")
 

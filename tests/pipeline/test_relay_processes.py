@@ -14,9 +14,10 @@ import pytest
 
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED
 from tests.support.fake_engine import WORDS
-from tests.support.relay_stage import MODEL, Stage, settled
+from tests.support.relay_stage import MODEL, Stage
 from tests.support.restricted_nats import RestrictedNats
 from tests.support.service_process import ServiceProcess
+from tests.support.waiting import eventually
 
 ANSWER = "".join(WORDS)
 SETTINGS: dict[str, str] = {}
@@ -65,7 +66,7 @@ async def test_killed_before_the_first_token_another_replica_answers(
         assert heard.error is None
         assert heard.text == ANSWER
         assert heard.token_ids == [1, 2, 3, 4, 5]
-        await settled(lambda: len(stage.records) == 2)
+        await eventually(lambda: len(stage.records) == 2)
         rows = [(row.outcome, row.replica) for row in stage.records]
         assert rows == [("error", instance_of(stuck)), ("finished", instance_of(sound))]
 
@@ -88,7 +89,7 @@ async def test_killed_in_the_middle_another_replica_goes_on(stage: Stage, relay_
     assert heard.end is not None
     assert heard.end.usage.completion_tokens == 60
     assert heard.seconds < 20
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     rows = [(row.outcome, row.replica, row.error_code) for row in stage.records]
     assert rows == [
         ("migrated", instance_of(first), "stop_lost"),
@@ -133,7 +134,7 @@ async def test_asked_to_leave_it_hands_back_what_takes_too_long(
     assert code == 0
     assert heard.error is None
     assert heard.token_ids == list(range(1, 31))
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     assert [(row.outcome, row.error_code) for row in stage.records] == [
         ("migrated", "shutting_down"),
         ("finished", None),

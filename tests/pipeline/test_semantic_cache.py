@@ -8,8 +8,8 @@ from baton_common.nats_bus import NatsBus
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import catalog as catalog_with
 from tests.support.plain_gateway import plain_gateway
-from tests.support.relay_stage import settled
 from tests.support.scripted_embedder import scripted_embedder
+from tests.support.waiting import eventually
 
 WANTED = "[cache]\nsemantic = true\nsemantic_threshold = 0.95\n"
 ASKED = "How do I reset my password?"
@@ -41,7 +41,7 @@ async def test_another_phrasing_is_answered_without_a_model(nats_url: str, tmp_p
                 json={"model": "far", "messages": [{"role": "user", "content": NEAR}], "temperature": 0},
                 headers={"cache-control": "no-cache"},
             )
-            await settled(lambda: len(plain.rows) == 4)
+            await eventually(lambda: len(plain.rows) == 4)
         await embedders.close()
     assert first.headers["x-baton-cache"] == "none"
     assert near.headers["x-baton-cache"] == "semantic"

@@ -13,7 +13,8 @@ from baton_contracts.heartbeats import Lease
 from baton_contracts.prompt import Sampling
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import PlainGateway, catalog, plain_gateway
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 WANTED = "[cache]\nsingle_flight = true\n"
 
@@ -45,7 +46,7 @@ async def test_one_call_answers_all_and_is_billed_once(nats_url: str, tmp_path: 
             await plain.took(4)
             go_on.set()
             answers = list(await asyncio.gather(*tasks))
-            await settled(lambda: len(plain.rows) == 4)
+            await eventually(lambda: len(plain.rows) == 4)
     assert texts(answers) == ["0 1 end"] * 4
     assert all(answer.text.endswith("data: [DONE]\n\n") for answer in answers)
     assert len(provider.asked) == 1
@@ -58,7 +59,7 @@ async def test_a_leader_that_leaves_takes_nothing_from_the_others(nats_url: str,
         text = catalog(("far", provider), more=WANTED)
         async with plain_gateway(nats_url, tmp_path, text) as plain:
             leader = asking(plain, 1)[0]
-            await settled(lambda: len(provider.asked) == 1)
+            await eventually(lambda: len(provider.asked) == 1)
             others = asking(plain, 2)
             await plain.took(3)
             leader.cancel()
@@ -66,7 +67,7 @@ async def test_a_leader_that_leaves_takes_nothing_from_the_others(nats_url: str,
             await plain.took(3)
             go_on.set()
             answers = list(await asyncio.gather(*others))
-            await settled(lambda: len(plain.rows) == 3)
+            await eventually(lambda: len(plain.rows) == 3)
     assert texts(answers) == ["0 1 end"] * 2
     assert len(provider.asked) == 1
 
@@ -77,7 +78,7 @@ async def test_when_all_have_left_the_call_ends(nats_url: str, tmp_path: Path) -
         async with plain_gateway(nats_url, tmp_path, text) as plain:
             tasks = asking(plain, 3)
             await plain.took(3)
-            await settled(lambda: len(provider.asked) == 1)
+            await eventually(lambda: len(provider.asked) == 1)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -93,7 +94,7 @@ async def test_a_tenant_that_did_not_ask_for_it_gets_calls_of_its_own(nats_url: 
         plain_gateway(nats_url, tmp_path, catalog(("far", provider))) as plain,
     ):
         tasks = asking(plain, 2)
-        await settled(lambda: len(provider.asked) == 2)
+        await eventually(lambda: len(provider.asked) == 2)
         go_on.set()
         await asyncio.gather(*tasks)
 

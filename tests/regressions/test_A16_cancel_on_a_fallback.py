@@ -8,7 +8,7 @@ from pathlib import Path
 from baton_common.catalog import catalog_of
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import catalog, plain_gateway
-from tests.support.relay_stage import settled
+from tests.support.waiting import eventually
 
 MORE = """
 [models.far]
@@ -41,7 +41,7 @@ async def test_one_row_at_the_fallbacks_price(nats_url: str, tmp_path: Path) -> 
                         break
             async with asyncio.timeout(2):
                 await second.asked[0].closed.wait()
-            await settled(lambda: len(plain.rows) == 1)
+            await eventually(lambda: len(plain.rows) == 1)
     row = plain.rows[0]
     assert (row.model, row.replica, row.outcome) == ("near", "near/0", "cancelled")
     assert row.usage.completion_tokens == 26

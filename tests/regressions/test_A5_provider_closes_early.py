@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import catalog, plain_gateway
-from tests.support.relay_stage import settled
+from tests.support.waiting import eventually
 
 
 async def forty(turn: Turn) -> None:
@@ -21,7 +21,7 @@ async def test_forty_tokens_then_an_error_event(nats_url: str, tmp_path: Path) -
         plain_gateway(nats_url, tmp_path, catalog(("far", provider))) as plain,
     ):
         response = await plain.ask(stream=True, max_tokens=60)
-        await settled(lambda: len(plain.rows) == 1)
+        await eventually(lambda: len(plain.rows) == 1)
     *chunks, last = [json.loads(event[6:]) for event in response.text.split("\n\n") if event]
     text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
     assert text == "".join(f"{number} " for number in range(40))

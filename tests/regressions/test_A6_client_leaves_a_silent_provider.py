@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.fake_provider import FakeProvider, Turn, fake_provider
 from tests.support.plain_gateway import PlainGateway, catalog, plain_gateway
-from tests.support.relay_stage import settled
+from tests.support.waiting import eventually
 
 
 async def mute(turn: Turn) -> None:
@@ -22,7 +22,7 @@ async def refusing(turn: Turn) -> None:
 
 async def ask_and_leave(plain: PlainGateway, provider: FakeProvider) -> None:
     asking = asyncio.create_task(plain.ask(stream=True))
-    await settled(lambda: len(provider.asked) == 1)
+    await eventually(lambda: len(provider.asked) == 1)
     asking.cancel()
     await asyncio.wait([asking])
 

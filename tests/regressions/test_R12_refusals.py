@@ -8,7 +8,8 @@ import asyncio
 from statistics import median
 
 from tests.support.fake_engine import FakeEngine, Script
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 ONE_SEAT = Script(max_running=1, max_waiting=1, stall_after=0)
 
@@ -17,7 +18,7 @@ async def test_overload_is_refused_before_the_queue_grows_and_within_50_ms(stage
     engines = [FakeEngine(ONE_SEAT), FakeEngine(ONE_SEAT)]
     await stage.whole(*engines)
     held = [await stage.send(stage.handoff()) for _ in range(4)]
-    await settled(lambda: sum(len(each.running) for each in engines) == 2)
+    await eventually(lambda: sum(len(each.running) for each in engines) == 2)
 
     refused = [await stage.ask() for _ in range(100)]
 
@@ -38,7 +39,7 @@ async def test_one_over_its_bound_gets_nothing_while_another_has_room(stage: Sta
     await stage.whole(small, roomy)
 
     held = [await stage.send(stage.handoff()) for _ in range(30)]
-    await settled(lambda: len(roomy.running) + len(small.running) + len(small.waiting) == 30)
+    await eventually(lambda: len(roomy.running) + len(small.running) + len(small.waiting) == 30)
 
     assert len(small.submitted) - 1 <= 2
     for request_id in held:

@@ -16,7 +16,8 @@ from baton_engine import prefix_hashes
 from baton_inference_router.kv_listener import KvListener
 from baton_inference_router.prefix_index import PrefixIndex, block_keys
 from tests.support.fake_engine import FakeEngine
-from tests.support.relay_stage import Running, Stage, question, settled
+from tests.support.relay_stage import Running, Stage, question
+from tests.support.waiting import eventually
 
 WORDS = question(" ".join(["word"] * 200))
 NUM_TOKENS = 201
@@ -64,11 +65,11 @@ async def test_a_cleared_cache_is_an_empty_index(memory_stage: Stage) -> None:
     worker = await memory_stage.worker(engine)
     async with listener(memory_stage) as index:
         engine.store(*CHAIN)
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == len(CHAIN) == 12)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == len(CHAIN) == 12)
         engine.findable.clear()
         engine.kv_log.cleared()
         engine.kv_log.flush()
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 0, SECOND)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 0, SECOND)
 
 
 async def test_a_lost_event_is_noticed_by_the_next_one_and_mended(memory_stage: Stage) -> None:
@@ -76,12 +77,12 @@ async def test_a_lost_event_is_noticed_by_the_next_one_and_mended(memory_stage: 
     worker = await memory_stage.worker(engine)
     async with listener(memory_stage) as index:
         engine.store(*CHAIN)
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 12)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
         lost = lose_one(worker)
         engine.evict(*CHAIN[6:])
-        await settled(lambda: bool(lost))
+        await eventually(lambda: bool(lost))
         engine.evict(*CHAIN[4:6])
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 4, SECOND)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 4, SECOND)
 
 
 async def test_a_lost_last_event_is_noticed_by_the_heartbeats(memory_stage: Stage) -> None:
@@ -89,12 +90,12 @@ async def test_a_lost_last_event_is_noticed_by_the_heartbeats(memory_stage: Stag
     worker = await memory_stage.worker(engine)
     async with listener(memory_stage) as index:
         engine.store(*CHAIN)
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 12)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
         lost = lose_one(worker)
         engine.evict(*CHAIN[6:])
-        await settled(lambda: bool(lost))
-        await settled(lambda: index.num_cached(worker.instance, KEYS) in (0, 6), SECOND)
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 6)
+        await eventually(lambda: bool(lost))
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) in (0, 6), SECOND)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 6)
 
 
 async def test_a_replica_that_is_gone_has_no_cache(memory_stage: Stage) -> None:
@@ -102,9 +103,9 @@ async def test_a_replica_that_is_gone_has_no_cache(memory_stage: Stage) -> None:
     worker = await memory_stage.worker(engine)
     async with listener(memory_stage) as index:
         engine.store(*CHAIN)
-        await settled(lambda: index.num_cached(worker.instance, KEYS) == 12)
+        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
         await engine.close()
-        await settled(lambda: index.num_replicas == 0, SECOND)
+        await eventually(lambda: index.num_replicas == 0, SECOND)
 
 
 async def test_requests_go_where_their_prefix_is_cached(memory_stage: Stage) -> None:
@@ -114,12 +115,12 @@ async def test_requests_go_where_their_prefix_is_cached(memory_stage: Stage) -> 
     engines[1].store(*CHAIN)
     workers = await memory_stage.whole(*engines)
     async with listener(memory_stage) as index:
-        await settled(lambda: index.num_cached(workers[1].instance, KEYS) == 12)
+        await eventually(lambda: index.num_cached(workers[1].instance, KEYS) == 12)
     for _ in range(4):
         heard = await memory_stage.ask(prompt=WORDS, sampling=Sampling(max_tokens=1), use_cache=False)
         assert heard.prologues[0].replica == workers[1].instance
 
-    await settled(lambda: any(each.name == "dispatch" for each in memory_stage.spans[heard.request_id]))
+    await eventually(lambda: any(each.name == "dispatch" for each in memory_stage.spans[heard.request_id]))
     (span,) = [each for each in memory_stage.spans[heard.request_id] if each.name == "dispatch"]
     assert (span.attributes["prompt_tokens"], span.attributes["cached_tokens"]) == (NUM_TOKENS, 192)
     assert str(span.attributes["scores"]).count("engine_worker-") == 2

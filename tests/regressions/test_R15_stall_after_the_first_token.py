@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 
 async def test_the_stall_timer_ends_it_and_frees_the_blocks(memory_stage: Stage) -> None:
@@ -20,9 +21,9 @@ async def test_the_stall_timer_ends_it_and_frees_the_blocks(memory_stage: Stage)
     assert (heard.error.code, heard.error.stop) == ("upstream_error", "engine_worker")
     assert "sent nothing for 0.2 s" in heard.error.message
     assert heard.seconds < 2
-    await settled(lambda: not engine.running)
+    await eventually(lambda: not engine.running)
     assert engine.stats().kv_blocks_held == 0
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert (stage.records[0].outcome, stage.records[0].usage.completion_tokens) == ("error", 1)
 
 
@@ -32,7 +33,7 @@ async def test_another_replica_goes_on_where_it_stalled(memory_stage: Stage) -> 
     workers = [await stage.worker(engine) for engine in engines]
     await asyncio.gather(stage.guard(), stage.router(), stage.gateway(stall_seconds=0.2))
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: any(engine.running for engine in engines))
+    await eventually(lambda: any(engine.running for engine in engines))
     stalled = next(engine for engine in engines if engine.running)
     other = next(engine for engine in engines if engine is not stalled)
     other.script = Script()
@@ -41,8 +42,8 @@ async def test_another_replica_goes_on_where_it_stalled(memory_stage: Stage) -> 
 
     assert (heard.text, heard.error) == ("".join(WORDS), None)
     assert heard.token_ids == [1, 2, 3, 4, 5]
-    await settled(lambda: not stalled.running)
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: not stalled.running)
+    await eventually(lambda: len(stage.records) == 2)
     assert [(row.outcome, row.usage.completion_tokens) for row in stage.records] == [
         ("migrated", 2),
         ("finished", 3),

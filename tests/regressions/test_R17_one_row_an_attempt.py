@@ -10,7 +10,8 @@ from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.records import UsageRecord
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 
 async def test_a_retried_answer_has_a_row_for_each_attempt_under_its_own_id(memory_stage: Stage) -> None:
@@ -21,19 +22,19 @@ async def test_a_retried_answer_has_a_row_for_each_attempt_under_its_own_id(memo
     assert isinstance(bus, MemoryBus)
 
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: any(engine.waiting for engine in engines))
+    await eventually(lambda: any(engine.waiting for engine in engines))
     first = next(engine for engine in engines if engine.waiting)
     second = next(engine for engine in engines if engine is not first)
     second.script = Script()
     first.step()
     first.step()
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     for _ in WORDS:
         second.step()
     await stage.listen(request_id)
 
     subject = subjects.after("usage", request_id)
-    await settled(lambda: len(bus.stored.get(subject, {})) == 2)
+    await eventually(lambda: len(bus.stored.get(subject, {})) == 2)
     assert list(bus.stored[subject]) == [f"{request_id}-0a1b2c3d-1", f"{request_id}-0a1b2c3d-2"]
     rows = [UsageRecord.decode(payload) for payload in bus.stored[subject].values()]
     assert [(row.outcome, row.usage.completion_tokens) for row in rows] == [("error", 0), ("finished", 5)]
@@ -53,7 +54,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_answer(stage: Stage) ->
     assert heard.seconds < 0.5
     stage.records.clear()
     await stage.find_store()
-    await settled(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
+    await eventually(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
 
 
 async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_store_it(
@@ -67,7 +68,7 @@ async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_s
     await gateway.vanish()
     await stage.find_store()
 
-    await settled(lambda: any(row.stand_in for row in stage.records), seconds=10)
+    await eventually(lambda: any(row.stand_in for row in stage.records), seconds=10)
     row = next(row for row in stage.records if row.stand_in)
     assert (row.request_id, row.run_id, row.attempt) == (heard.request_id, "0a1b2c3d", 1)
     assert (row.outcome, row.finish_reason, row.error_code) == ("finished", "stop", None)
@@ -81,13 +82,13 @@ async def test_a_gateway_killed_in_the_middle_has_its_row_when_its_lease_is_over
     worker = await stage.worker(engine)
     _, _, gateway = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     request_id = await stage.send(stage.handoff())
-    await settled(lambda: bool(engine.waiting))
+    await eventually(lambda: bool(engine.waiting))
     engine.step()
     engine.step()
     await gateway.vanish()
     worker.node.leases._lose(gateway.instance)  # 3 s of silence
 
-    await settled(lambda: bool(stage.records), seconds=2)
+    await eventually(lambda: bool(stage.records), seconds=2)
     row = stage.records[0]
     assert (row.request_id, row.stand_in, row.outcome, row.error_code) == (
         request_id,
@@ -104,11 +105,11 @@ async def test_a_deadline_in_the_middle_is_booked_with_the_engines_count(memory_
     await stage.whole(engine)
 
     heard = await stage.ask(seconds=0.4)
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
 
     assert heard.error is not None
     assert (heard.error.code, heard.error.status) == ("deadline_exceeded", 504)
     row = stage.records[0]
     assert (row.outcome, row.error_code) == ("error", "deadline_exceeded")
     assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, 3)
-    await settled(lambda: not engine.running)
+    await eventually(lambda: not engine.running)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 
 async def test_the_one_behind_a_cancelled_one_is_next(memory_stage: Stage) -> None:
@@ -11,7 +12,7 @@ async def test_the_one_behind_a_cancelled_one_is_next(memory_stage: Stage) -> No
     engine = FakeEngine(Script(max_running=1), autoplay=False)
     await stage.whole(engine)
     first, second, third = [await stage.send(stage.handoff()) for _ in range(3)]
-    await settled(lambda: len(engine.waiting) == 3)
+    await eventually(lambda: len(engine.waiting) == 3)
     engine.step()
 
     await stage.cancel(second)

@@ -12,7 +12,8 @@ from baton_contracts import subjects
 from baton_contracts.frames import decode_frame
 from baton_contracts.prompt import Sampling, StructuredOutput
 from tests.support.fake_engine import WORDS, FakeEngine, Script
-from tests.support.relay_stage import Running, Stage, settled
+from tests.support.relay_stage import Running, Stage
+from tests.support.waiting import eventually
 
 
 async def begun(
@@ -22,7 +23,7 @@ async def begun(
     engines = [FakeEngine(autoplay=False) for _ in range(2)]
     workers = await stage.whole(*engines)
     request_id = await stage.send(stage.handoff(**request))
-    await settled(lambda: any(engine.waiting for engine in engines))
+    await eventually(lambda: any(engine.waiting for engine in engines))
     first = next(engine for engine in engines if engine.waiting)
     second = next(engine for engine in engines if engine is not first)
     for _ in range(tokens):
@@ -39,7 +40,7 @@ async def test_cut_after_every_token_the_answer_is_whole_and_billed_once(
     request_id, first, second, [lost, other] = await begun(stage, tokens)
     first.script = Script(error_after=tokens)
     first.step()
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     asked = second.waiting[0].asked
     for _ in WORDS[tokens:]:
         second.step()
@@ -53,7 +54,7 @@ async def test_cut_after_every_token_the_answer_is_whole_and_billed_once(
     assert heard.end.finish_reason == "stop"
     usage = heard.end.usage
     assert (usage.prompt_tokens, usage.completion_tokens) == (7, 5)
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     rows = [
         (row.attempt, row.replica, row.outcome, row.usage.prompt_tokens, row.usage.completion_tokens)
         for row in stage.records
@@ -63,7 +64,7 @@ async def test_cut_after_every_token_the_answer_is_whole_and_billed_once(
         (2, other.instance, "finished", 7, 5 - tokens),
     ]
     assert stage.records[0].error_code == "stop_failed"
-    await settled(lambda: not first.running and not second.running)
+    await eventually(lambda: not first.running and not second.running)
 
 
 async def test_a_second_replica_may_compile_a_grammar_first(
@@ -84,12 +85,12 @@ async def test_a_second_replica_may_compile_a_grammar_first(
     second.grammars_wait = True
     first.script = Script(error_after=2)
     first.step()
-    await settled(lambda: bool(told))
+    await eventually(lambda: bool(told))
     assert told == [("held", 2)]
     assert not second.waiting
-    await settled(lambda: len(second.grammars) == 1)
+    await eventually(lambda: len(second.grammars) == 1)
     second.grammars[0].set_result(None)
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     for _ in WORDS[2:]:
         second.step()
     heard = await stage.listen(request_id)
@@ -101,7 +102,7 @@ async def test_several_answers_go_on_each_at_its_place(memory_stage: Stage) -> N
     request_id, first, second, _ = await begun(stage, 2, sampling=Sampling(n=2))
     first.script = Script(error_after=2)
     first.step()
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     asked = second.waiting[0].asked
     assert (asked.resume_token_ids, asked.resume_others) == ((1, 2), ((1, 2),))
     for _ in WORDS[2:]:
@@ -111,7 +112,7 @@ async def test_several_answers_go_on_each_at_its_place(memory_stage: Stage) -> N
     assert sorted(heard.token_ids) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert heard.end is not None
     assert heard.end.usage.completion_tokens == 10
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     assert [row.usage.completion_tokens for row in stage.records] == [4, 6]
 
 
@@ -121,14 +122,14 @@ async def test_a_replica_that_is_asked_to_leave_hands_back_what_it_can_not_finis
     stage = memory_stage
     request_id, first, second, [leaving, other] = await begun(stage, 2)
     await leaving.leave(drain_seconds=0.05)
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     assert first.stats().kv_blocks_held == 0
     for _ in WORDS[2:]:
         second.step()
     heard = await stage.listen(request_id)
 
     assert (heard.text, heard.error) == ("".join(WORDS), None)
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     rows = [(row.replica, row.outcome, row.error_code) for row in stage.records]
     assert rows == [(leaving.instance, "migrated", "shutting_down"), (other.instance, "finished", None)]
 
@@ -139,13 +140,13 @@ async def test_a_replica_that_lost_sight_of_us_and_stopped_is_no_cancel(memory_s
     request_id, _, second, [forgetful, other] = await begun(stage, 2)
     edge = stage.edge.instance
     forgetful.node.leases._lose(edge)  # as if it alone had not heard it for so long
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     for _ in WORDS[2:]:
         second.step()
     heard = await stage.listen(request_id)
 
     assert (heard.text, heard.error) == ("".join(WORDS), None)
-    await settled(lambda: len(stage.records) == 2)
+    await eventually(lambda: len(stage.records) == 2)
     rows = [(row.outcome, row.finish_reason, row.error_code) for row in stage.records]
     assert rows == [("migrated", None, "stop_lost"), ("finished", "stop", None)]
     assert stage.records[1].replica == other.instance
@@ -155,7 +156,7 @@ async def test_a_replica_whose_edge_is_gone_has_no_second(memory_stage: Stage) -
     stage = memory_stage
     _, _, second, _ = await begun(stage, 2)
     await stage.edge.stop()
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
 
     row = stage.records[0]
     assert (row.outcome, row.finish_reason, row.error_code) == ("cancelled", "cancelled", None)
@@ -173,7 +174,7 @@ async def test_an_engines_word_that_it_was_cancelled_is_no_reason_to_begin_again
     assert heard.error is not None
     assert heard.error.code == "client_closed_request"
     assert len(second.submitted) == 1  # its warm-up
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert stage.records[0].outcome == "cancelled"
 
 
@@ -182,7 +183,7 @@ async def test_the_answer_of_two_engines_is_cached_as_one(memory_stage: Stage) -
     request_id, first, second, _ = await begun(stage, 3, sampling=Sampling(temperature=0))
     first.script = Script(error_after=3)
     first.step()
-    await settled(lambda: bool(second.waiting))
+    await eventually(lambda: bool(second.waiting))
     for _ in WORDS[3:]:
         second.step()
     await stage.listen(request_id)
@@ -201,7 +202,7 @@ async def test_a_client_that_leaves_between_two_replicas_ends_it(memory_stage: S
     await stage.cancel(request_id)
     await stage.listen(request_id)
 
-    await settled(lambda: len(stage.records) == 1)
+    await eventually(lambda: len(stage.records) == 1)
     assert stage.records[0].usage.completion_tokens == 2
     assert not second.running
     assert not second.waiting

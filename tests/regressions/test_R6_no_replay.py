@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fake_engine import FakeEngine, Script
-from tests.support.relay_stage import Stage, settled
+from tests.support.relay_stage import Stage
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("num_engines", [1, 2])
@@ -24,6 +25,6 @@ async def test_after_the_first_token_there_is_no_second_start(memory_stage: Stag
     assert (heard.error.code, heard.error.status) == ("upstream_error", 502)
     assert "after 2 tokens" in heard.error.message
     assert [len(engine.submitted) for engine in engines] == [2] * num_engines  # a warm-up, and one attempt
-    await settled(lambda: len(stage.records) == num_engines)
+    await eventually(lambda: len(stage.records) == num_engines)
     rows = [(row.outcome, row.usage.prompt_tokens, row.usage.completion_tokens) for row in stage.records]
     assert rows == [("error", 7, 2)] if num_engines == 1 else [("migrated", 0, 2), ("error", 7, 0)]

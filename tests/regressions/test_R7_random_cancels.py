@@ -10,8 +10,9 @@ import random
 
 from baton_contracts.prompt import Sampling
 from baton_engine import AsyncEngine
-from tests.support.relay_stage import Exchange, Stage, question, settled
+from tests.support.relay_stage import Exchange, Stage, question
 from tests.support.tiny_model import tiny_config, tiny_parts
+from tests.support.waiting import eventually
 
 COUNT = 300
 
@@ -44,7 +45,7 @@ async def test_counts_are_zero_at_the_end(memory_stage: Stage) -> None:
     assert len(answers) == COUNT
     assert all(heard.end or heard.error for heard in answers)
     services = [worker, guard, router, gateway]
-    await settled(lambda: all(each.node.num_held == 0 for each in services))
+    await eventually(lambda: all(each.node.num_held == 0 for each in services))
     assert [each.node.cancels.num_held for each in services] == [0, 0, 0, 0]
     stats = engine.stats()
     assert (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_held) == (0, 0, 0, 0)

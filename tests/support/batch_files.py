@@ -75,7 +75,7 @@ async def beats(bus: NatsBus, figures: dict[str, Any]) -> None:
     while True:
         beat = ReplicaHeartbeat(replica="engine_worker-1", model=MODEL, state="ready", sent_at=0.0, **figures)
         await bus.publish(subjects.replica(MODEL, "engine_worker-1"), beat.encode())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # the pace of a heartbeat, not a wait for anything
 
 
 @pytest.fixture

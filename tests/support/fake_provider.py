@@ -101,7 +101,7 @@ class FakeProvider:
 
 async def _until_closed(protocol: Any, asked: Asked) -> None:
     while protocol.transport is not None and not protocol.transport.is_closing():
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # aiohttp would tell it by cancelling the handler, which has to live on
     asked.closed.set()
 
 

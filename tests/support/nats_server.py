@@ -37,5 +37,5 @@ def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
             text = ports.read_text()
             if text.strip().endswith("}"):
                 return str(json.loads(text)["nats"][0])
-        time.sleep(0.01)
+        time.sleep(0.01)  # nothing tells of the file that another process writes
     raise AssertionError("nats-server did not start within 20 s")

@@ -20,7 +20,7 @@ from baton_edge_api.wiring import wire as wire_edge
 from baton_llm_gateway.__main__ import wire as wire_gateway
 from baton_llm_gateway.settings import Settings as GatewaySettings
 from tests.support.fake_provider import FakeProvider
-from tests.support.relay_stage import settled
+from tests.support.waiting import eventually
 from tests.support.whole_relay import running_service
 
 KEY = "sk-plain-gateway-1"
@@ -45,7 +45,7 @@ class PlainGateway:
 
     async def took(self, count: int) -> None:
         """Returns when the gateway has taken so many requests in all."""
-        await settled(lambda: self.num_handoffs >= count)
+        await eventually(lambda: self.num_handoffs >= count)
         await self.bus.request("$SRV.PING.llm_gateway", b"", timeout=2)  # behind them on its connection
 
     def note_row(self, message: BusMessage) -> None:

@@ -38,6 +38,7 @@ from baton_contracts.queries import (
 from baton_contracts.spans import Span, SpanBatch
 from baton_prompt_builder.settings import Settings
 from baton_prompt_builder.wiring import wire
+from tests.support.waiting import eventually
 
 EDGE = "edge_api-00000001"
 
@@ -172,7 +173,9 @@ class PromptStage:
     async def span(self, handoff: GuardInHandoff, name: str) -> Span:
         """Waits for the spans of that request, which follow the handoff."""
         request_id = handoff.envelope.request_id
-        await settled(lambda: any(span.name == "handle" for span in self.spans.get(request_id, [])))
+        await eventually(
+            lambda: any(span.name == "handle" for span in self.spans.get(request_id, [])), seconds=20
+        )
         return next(span for span in self.spans[request_id] if span.name == name)
 
 
@@ -211,13 +214,6 @@ async def open_prompt_stage(
     await stage.guard.stop()
     for subscription in subscriptions:
         await subscription.unsubscribe()
-
-
-async def settled(is_so: Callable[[], bool], seconds: float = 20) -> None:
-    """Returns as soon as `is_so` is; fails after `seconds`. For what happens without an event to wait for."""
-    async with asyncio.timeout(seconds):
-        while not is_so():
-            await asyncio.sleep(0.002)
 
 
 def _as_message(message: Message | str) -> Message:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -15,6 +14,9 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.prompt import ChatRequest, Message, Part
 from baton_contracts.subjects import Service
+from tests.support.waiting import eventually
+
+__all__ = ["HandClock", "eventually", "make_chat", "make_envelope", "running_node"]
 
 
 @dataclass
@@ -62,10 +64,3 @@ async def running_node(bus: Bus, service: Service, *, clock: Clock | None = None
     finally:
         await node.drain(1)
         await node.stop()
-
-
-async def eventually(condition: Callable[[], bool], *, seconds: float = 5) -> None:
-    """Lets other tasks run until `condition` holds; fails after `seconds`."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0)

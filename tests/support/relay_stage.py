@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -348,15 +348,6 @@ class _OpenGuard:
         finally:
             queue.close()
             self._outbox.ended(out)
-
-
-async def settled(holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Waits until `holds`; fails if it does not within `seconds`."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not holds():
-                await asyncio.sleep(0.002)
-    assert holds(), "it did not settle"
 
 
 @asynccontextmanager

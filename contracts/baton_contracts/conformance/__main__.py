@@ -70,7 +70,7 @@ async def run(service: Service, options: argparse.Namespace) -> int:
         except Misfit as misfit:
             misfits += 1
             _say(f"  misfit  {name}: {misfit}")
-        except Exception as error:
+        except Exception as error:  # whatever a replacement makes a check raise is a misfit
             misfits += 1
             _say(f"  misfit  {name}: {type(error).__name__}: {error}")
             if options.verbose:

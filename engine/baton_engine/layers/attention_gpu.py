@@ -111,7 +111,7 @@ def why_not(trial: Trial) -> str | None:
         worst = [
             cosine_similarity(tried.float(), plain.float(), dim=-1).min().item() for tried, plain in trial()
         ]
-    except Exception as error:
+    except Exception as error:  # a kernel that can't run here raises what it likes
         return f"a trial on this device failed: {type(error).__name__}: {error}"
     if not all(cosine >= TRIAL_LEAST_COSINE for cosine in worst):  # NaN is not either
         return f"the results are off on this device: cosines to the reference from {min(worst):.4f} on."

@@ -71,7 +71,7 @@ class Matcher:
         try:
             self._at.unsafe_compute_mask_ptr(allowed.ctypes.data, allowed.nbytes)
             self._raise_error("the tokens that may come next can't be computed")
-        except Exception as error:
+        except Exception as error:  # the library raises bare Exception, too
             broken = error if isinstance(error, StructureBroken) else StructureBroken(str(error))
             self.error = self.error or broken
             self._grammar.is_worn = True

@@ -62,7 +62,7 @@ class Front:
             exchange.status = 499
         except RequestFailed as failed:
             await self._fail(scope, receive, exchange, failed, send_with_id)
-        except Exception:
+        except Exception:  # the boundary between one request and the edge
             log.exception("%s failed", scope["path"].split("/")[1:3])
             error = ErrorBody(
                 code="internal_error", message="The edge failed on this request.", stop="edge_api"

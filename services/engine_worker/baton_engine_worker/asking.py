@@ -90,7 +90,7 @@ def prompt_token_ids(prompt: Prompt, tokenizer: Any, dialect: Dialect) -> list[i
         return tokenizer.apply_chat_template(messages, tools, **(variables | _opening(prompt)))
     except RequestRejected:
         raise
-    except Exception as error:
+    except Exception as error:  # a template is the model's program: anything
         raise InvalidParameter("messages", f"The model's chat template failed on them: {error}") from error
 
 

@@ -80,7 +80,7 @@ class EngineRun:
         except asyncio.CancelledError:
             await self._end_early(stream)
             raise
-        except Exception:
+        except Exception:  # a fault of this request's own way out: the replica goes on
             log.exception("the frames of a request could not be sent; another replica may do better")
             await self._reply.send_error(stream, translation.failure(None))
         finally:

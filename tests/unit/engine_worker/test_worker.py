@@ -30,8 +30,8 @@ from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.work import EngineRun
 from tests.support.fake_engine import FakeEngine, Script
-from tests.support.relay_stage import settled
 from tests.support.tiny_model import tiny_config, tiny_parts
+from tests.support.waiting import eventually
 
 MODEL = "tiny"
 GREEDY = Sampling(temperature=0, max_tokens=12, ignore_eos=True)
@@ -335,7 +335,7 @@ async def test_a_structure_that_is_wrong_is_refused_in_the_ack() -> None:
     engine.grammars_wait = True
     async with worker(engine) as bench:
         handing = asyncio.create_task(bench.hand(bench.handoff(sampling=JSON)))
-        await settled(lambda: len(engine.grammars) == 1)
+        await eventually(lambda: len(engine.grammars) == 1)
         engine.grammars[0].set_exception(InvalidParameter("response_format", "the schema is recursive"))
         ack = await handing
         assert ack.error
@@ -362,9 +362,9 @@ async def test_only_a_strict_schema_of_a_free_call_is_refused_when_it_can_not_be
         prompt = handoff.work.prompt.model_copy(update={"tools": tools})
         work = handoff.work.model_copy(update={"prompt": prompt})
         handing = asyncio.create_task(bench.hand(handoff.model_copy(update={"work": work})))
-        await settled(lambda: len(engine.grammars) == 1)
+        await eventually(lambda: len(engine.grammars) == 1)
         engine.grammars[0].set_exception(InvalidParameter("tools", "a pattern looks ahead"))
-        await settled(lambda: len(engine.grammars) == 2 or handing.done())
+        await eventually(lambda: len(engine.grammars) == 2 or handing.done())
         if not handing.done():
             engine.grammars[1].set_result(None)
         ack = await handing
@@ -537,8 +537,8 @@ async def test_what_its_gateway_never_heard_of_is_booked_by_nobody(never_heard: 
             request_id=name, reason="superseded", attempt=1, run_id="00000000", never_heard=never_heard
         )
         await bench.bus.request_many(subjects.cancel(name), cancel.encode(), timeout=5, enough=1)
-        await settled(lambda: bench.node.num_held == 0)
+        await eventually(lambda: bench.node.num_held == 0)
         await bench.hand(second)
         await bench.lose("llm_gateway-1")
-        await settled(lambda: subjects.after("usage", second.envelope.request_id) in bench.bus.stored)
+        await eventually(lambda: subjects.after("usage", second.envelope.request_id) in bench.bus.stored)
         assert (subjects.after("usage", name) in bench.bus.stored) is not never_heard

@@ -16,7 +16,8 @@ from baton_prompt_builder.seed import seed_documents
 from baton_prompt_builder.settings import Settings
 from baton_prompt_builder.stores.interface import StoreError
 from baton_prompt_builder.wiring import store_opener
-from tests.support.prompt_stage import FakeEmbedder, settled, word_vector
+from tests.support.prompt_stage import FakeEmbedder, word_vector
+from tests.support.waiting import eventually
 
 SHARED = "baton:shared"
 
@@ -72,7 +73,7 @@ async def test_vectors_come_in_the_background_and_again_after_a_new_model(
 
     embedder.model, embedder.texts = "better", []
     assert await _found(library, "zebra", "better") == []
-    await settled(lambda: len(embedder.texts) == 2)
+    await eventually(lambda: len(embedder.texts) == 2, seconds=20)
     async with asyncio.timeout(20):
         while not (found := await _found(library, "zebra", "better")):
             pass

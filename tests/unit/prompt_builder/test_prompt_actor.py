@@ -20,10 +20,10 @@ from tests.support.prompt_stage import (
     open_prompt_stage,
     said,
     settings_for,
-    settled,
     sources,
     stored,
 )
+from tests.support.waiting import eventually
 
 ZEBRA = "# Zebra\n\n## Food\n\nZebras mostly graze on savanna grasses.\n"
 DEFAULT = "You are a helpful assistant."
@@ -146,7 +146,7 @@ async def test_a_store_that_opens_later_is_used_from_then_on(tmp_path: Path) -> 
     async with open_prompt_stage(settings_for(tmp_path, ingest_embed_seconds=0), _memory) as stage:
         assert not sources(await stage.ask("What do zebras graze on?"))
         blocker.unlink()
-        await settled((blocker / "documents" / "edge_config.json").exists)
+        await eventually((blocker / "documents" / "edge_config.json").exists, seconds=20)
         reply = await stage.ingest("zebra.md", ZEBRA)
         while reply.error:
             reply = await stage.ingest("zebra.md", ZEBRA)
