@@ -133,7 +133,9 @@ async def test_one_that_did_not_take_it_is_avoided_whichever_router_is_asked_nex
 
     assert (heard.text, heard.error) == ("".join(WORDS), None)
     assert handed == [subjects.engine(mute.replica, request_id)]
-    await eventually(lambda: {"inference_router", "llm_gateway"} <= {s.service for s in stage.spans[request_id]})
+    await eventually(
+        lambda: {"inference_router", "llm_gateway"} <= {s.service for s in stage.spans[request_id]}
+    )
     dispatches = [span for span in stage.spans[request_id] if span.name == "dispatch"]
     assert [(span.instance, span.attributes["replica"]) for span in dispatches] == [
         (routers[0].instance, mute.replica),
