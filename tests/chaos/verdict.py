@@ -16,7 +16,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from baton_cli.errors import CliError
-from baton_cli.keys import Operator
+from baton_cli.operator_bus import Operator
 from baton_cli.reconcile.collecting import collect
 from baton_common.buckets import read_bucket
 from baton_contracts import subjects

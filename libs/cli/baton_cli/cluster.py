@@ -17,7 +17,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from baton_cli.errors import CliError
 from baton_cli.home import Home, write_secret
-from baton_cli.keys import Operator, new_key
+from baton_cli.keys import new_key
+from baton_cli.operator_bus import Operator
 from baton_cli.up.nats_config import OPERATOR, new_password, new_passwords, render_nats_config
 from baton_cli.up.settings import SERVICES
 from baton_common.vault import new_key as new_vault_key

@@ -5,24 +5,21 @@ What an entry of the bucket says is the contract's (`baton_contracts.keys`); the
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
+from baton_cli.operator_bus import Operator, operator_bus
 from baton_common.buckets import BucketEntry, open_bucket, read_bucket
 from baton_contracts.base import MalformedMessage
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import LimitRule
-from baton_contracts.permissions import inbox_prefix
 from baton_contracts.subjects import BUCKET_KEYS
 
 PREFIX = "sk-baton-"
@@ -33,23 +30,6 @@ NO_LIMITS = LimitRule()
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(32)
-
-
-@dataclass(frozen=True)
-class Operator:
-    """How the operator reaches the bus; $BATON_HOME/run/operator.json."""
-
-    nats_url: str
-    user: str
-    password: str
-
-    def encode(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
-
-    @classmethod
-    def decode(cls, text: str) -> Operator:
-        values = json.loads(text)
-        return cls(values["nats_url"], values["user"], values["password"])
 
 
 def _now() -> datetime:
@@ -204,36 +184,3 @@ async def key_book(client: Client) -> KeyBook:
     jetstream = client.jetstream()
     bucket = await open_bucket(jetstream, BUCKET_KEYS)
     return KeyBook(bucket, lambda: read_bucket(jetstream, BUCKET_KEYS))
-
-
-@asynccontextmanager
-async def operator_bus(operator: Operator) -> AsyncGenerator[Client]:
-    """Raises CliError if the bus does not answer, or refuses."""
-    unreachable = CliError(f"The bus at {operator.nats_url} does not answer. Is Baton running (`make up`)?")
-
-    async def ignore(_: Exception) -> None:
-        """The call that failed says so itself."""
-
-    client = Client()
-    try:
-        await client.connect(
-            operator.nats_url,
-            user=operator.user,
-            password=operator.password,
-            name="baton keys",
-            inbox_prefix=inbox_prefix(operator.user).encode(),
-            connect_timeout=2,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            allow_reconnect=False,
-            error_cb=ignore,
-        )
-    except (OSError, nats.errors.Error, TimeoutError) as error:
-        await client.close()
-        raise unreachable from error
-    try:
-        yield client
-    except (nats.errors.Error, nats.js.errors.APIError, TimeoutError) as error:
-        raise CliError(f"The bus at {operator.nats_url} refused: {error or type(error).__name__}") from error
-    finally:
-        await client.close()

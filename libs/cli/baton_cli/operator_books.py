@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from baton_cli.errors import CliError
 from baton_cli.home import Home
-from baton_cli.keys import KeyBook, Operator, key_book, operator_bus
+from baton_cli.keys import KeyBook, key_book
 from baton_cli.limits import LimitBook, limit_book
+from baton_cli.operator_bus import Operator, operator_bus
 
 _T = TypeVar("_T")
 

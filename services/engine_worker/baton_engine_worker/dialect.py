@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from baton_common.catalog import ToolFormat
+from baton_common.catalog_models import ToolFormat
 
 _TOOLS = re.compile(r"\btools\b")
 _EFFORT = re.compile(r"\b(enable_thinking|reasoning_effort)\b")

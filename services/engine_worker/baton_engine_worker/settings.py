@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from baton_common.catalog import DEFAULT_MAX_TOKENS, CatalogModel, ToolFormat, catalog_or_exit
+from baton_common.catalog import DEFAULT_MAX_TOKENS, catalog_or_exit
+from baton_common.catalog_models import CatalogModel, ToolFormat
 from baton_common.settings import ServiceSettings
 from baton_engine import EngineConfig, NgramSpeculation
 

@@ -9,7 +9,7 @@ import pytest
 
 from baton_cli.errors import DigestMismatch, DownloadFailed
 from baton_cli.models.fetch import fetch
-from baton_common.catalog import Digest
+from baton_common.catalog_models import Digest
 from tests.support.model_fakes import (
     FILE,
     FakePackages,

@@ -15,7 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.kv import KeyValue
 
 from baton_cli.errors import CliError
-from baton_cli.keys import KeyBook, Operator, new_key, open_key_book
+from baton_cli.keys import KeyBook, new_key, open_key_book
+from baton_cli.operator_bus import Operator
 from baton_common.buckets import BucketEntry, open_bucket, read_bucket
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import Budget, LimitRule

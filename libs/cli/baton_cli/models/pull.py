@@ -20,7 +20,8 @@ from baton_cli.models.generation import write_generation_defaults
 from baton_cli.models.hub import HubClient, HuggingFaceHub
 from baton_cli.models.pip_client import PackageClient, PipClient
 from baton_cli.models.store import MANIFEST, InstalledModel, Manifest, ModelStore
-from baton_common.catalog import Catalog, CatalogModel
+from baton_common.catalog import Catalog
+from baton_common.catalog_models import CatalogModel
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")

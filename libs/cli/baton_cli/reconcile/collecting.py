@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
-import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from baton_cli.errors import CliError
-from baton_cli.keys import Operator
+from baton_cli.operator_bus import Operator, operator_bus
 from baton_cli.reconcile.evidence import Evidence, newest
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat
 from baton_contracts.identifiers import new_request_id
-from baton_contracts.permissions import inbox_prefix
 from baton_contracts.queries import BooksQuery, BooksReply
 from baton_contracts.records import UsageRecord
 from baton_contracts.spans import SpanBatch
@@ -36,7 +32,7 @@ _SILENCE_SECONDS = 5.0
 async def collect(operator: Operator, *, since: float) -> Evidence:
     """All of requests that ended from `since` (Unix seconds) on, and, so that counters can be compared, all
     since the oldest living replica began to count. Raises CliError."""
-    async with _connected(operator) as client:
+    async with operator_bus(operator, name="baton reconcile") as client:
         found = Evidence()
         found.replicas = await _replicas(client)
         began = [beat.counting_since for beat in found.replicas if beat.counting_since]
@@ -45,30 +41,6 @@ async def collect(operator: Operator, *, since: float) -> Evidence:
         for tenant_id in sorted(found.tenants):
             found.rows.extend(await _rows(client, tenant_id, first))
         return found
-
-
-@asynccontextmanager
-async def _connected(operator: Operator) -> AsyncGenerator[Client]:
-    client = Client()
-    try:
-        await client.connect(
-            operator.nats_url,
-            user=operator.user,
-            password=operator.password,
-            name="baton reconcile",
-            inbox_prefix=inbox_prefix(operator.user).encode(),
-            connect_timeout=2,
-            allow_reconnect=False,
-        )
-    except (OSError, nats.errors.Error, TimeoutError) as error:
-        await client.close()
-        raise CliError(f"The bus at {operator.nats_url} does not answer. Does Baton run?") from error
-    try:
-        yield client
-    except (nats.errors.Error, TimeoutError) as error:
-        raise CliError(f"The bus broke off: {error or type(error).__name__}. Try again.") from error
-    finally:
-        await client.close()
 
 
 async def _replicas(client: Client) -> list[ReplicaHeartbeat]:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping
 
 from baton_cli.home import write_secret
-from baton_cli.keys import Operator, new_key, open_key_book
+from baton_cli.keys import new_key, open_key_book
+from baton_cli.operator_bus import Operator
 from baton_cli.up.banner import banner
 from baton_cli.up.bus import is_routine, server_spec, wait_until_listening
 from baton_cli.up.console import UpConsole
