@@ -13,95 +13,40 @@ from typing import Any
 
 from baton_contracts import frames, handoffs, heartbeats, kv_events, prompt, queries, records, spans, tokens
 from baton_contracts.base import WireModel
-from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.errors import ErrorBody
+from baton_contracts.example_request import (
+    CHAT,
+    ENVELOPE,
+    OTHER_REQUEST_ID,
+    PROMPT,
+    REQUEST_ID,
+    RUN_ID,
+    SAMPLING,
+    TENANT,
+    USAGE,
+    WITH_TOOLS,
+    WORK,
+)
 
-REQUEST_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-OTHER_REQUEST_ID = "0af7651916cd43dd8448eb211c80319c"
-RUN_ID = "a1b2c3d4"
-TENANT = Tenant(tenant_id="acme", team="research", key_id="key_7f3a")
-ENVELOPE = Envelope(
-    request_id=REQUEST_ID,
-    run_id=RUN_ID,
-    tenant=TENANT,
-    edge="edge_api-0a1b2c3d",
-    conversation_id="conv_1f2e3d4c5b6a7988",
-    deadline=1_800_000_300.0,
-    sent_at=1_800_000_000.125,
-    parent_span_id="00f067aa0ba902b7",
-)
-CHAT = prompt.ChatRequest(
-    model="auto",
-    messages=(prompt.Message(role="user", parts=(prompt.Part(text="Why is my API returning a 503?"),)),),
-    sampling=prompt.Sampling(max_tokens=200, temperature=0),
-    stream=True,
-)
-PROMPT = prompt.Prompt(
-    messages=(
-        prompt.Message(
-            role="system",
-            parts=(
-                prompt.Part(text="You are a helpful assistant.\n\n", origin="builder"),
-                prompt.Part(text="[1] errors.md: 503\n", origin="builder"),
-                prompt.Part(text="No free seat on any replica.", origin="document", chunk_id="c1"),
-            ),
-        ),
-        CHAT.messages[0],
-    ),
-    chunks=(prompt.Chunk(chunk_id="c1", citation=1, source="errors.md: 503", score=0.71),),
-)
-WORK = handoffs.EngineWork(model="smollm2-135m", prompt=PROMPT, sampling=CHAT.sampling)
-CALL = prompt.ToolCall(call_id="call_5f0c", name="get_status", arguments='{"service":"edge_api"}')
-WITH_TOOLS = prompt.Prompt(
-    messages=(
-        CHAT.messages[0],
-        prompt.Message(role="assistant", parts=(), tool_calls=(CALL,)),
-        prompt.Message(
-            role="tool",
-            parts=(prompt.Part(text='{"ready_replicas":0}', origin="tool"),),
-            tool_call_id=CALL.call_id,
-        ),
-    ),
-    tools=(
-        prompt.Tool(
-            name="get_status",
-            description="How a service is.",
-            parameters='{"type":"object","properties":{"service":{"type":"string"}},"required":["service"]}',
-        ),
-    ),
-    template_variables='{"enable_thinking":false}',
-)
-SAMPLING = prompt.Sampling(
-    max_tokens=200,
-    temperature=0.7,
-    seed=7,
-    presence_penalty=0.5,
-    frequency_penalty=0.25,
-    repetition_penalty=1.1,
-    logit_bias={42: -5.0},
-    bad_words=("sorry",),
-    n=2,
-    logprobs=3,
-    structured=prompt.StructuredOutput(kind="json_schema", text='{"type":"object"}', param="response_format"),
-)
-USAGE = frames.Usage(prompt_tokens=42, cached_tokens=16, completion_tokens=9)
-_FRAME: dict[str, Any] = {"request_id": REQUEST_ID, "attempt": 1, "sender": "engine_worker-11223344"}
+ENGINE = "engine_worker-11223344"
+GATEWAY = "llm_gateway-55667788"
+GUARD = "output_guardrails-99aabbcc"
+ROUTER = "inference_router-ddeeff00"
+_FRAME: dict[str, Any] = {"request_id": REQUEST_ID, "attempt": 1, "sender": ENGINE}
 _OTHER_FRAME: dict[str, Any] = _FRAME | {"request_id": OTHER_REQUEST_ID}
 
 EXAMPLES: dict[str, WireModel] = {
     "PromptHandoff": handoffs.PromptHandoff(envelope=ENVELOPE, chat=CHAT),
     "GuardInHandoff": handoffs.GuardInHandoff(envelope=ENVELOPE, chat=CHAT, prompt=PROMPT),
     "GatewayHandoff": handoffs.GatewayHandoff(envelope=ENVELOPE, chat=CHAT, prompt=PROMPT, vault="bm9uY2U="),
-    "GuardOutHandoff": handoffs.GuardOutHandoff(envelope=ENVELOPE, gateway="llm_gateway-55667788"),
-    "RouteHandoff": handoffs.RouteHandoff(
-        envelope=ENVELOPE, work=WORK, gateway="llm_gateway-55667788", guard="output_guardrails-99aabbcc"
-    ),
+    "GuardOutHandoff": handoffs.GuardOutHandoff(envelope=ENVELOPE, gateway=GATEWAY),
+    "RouteHandoff": handoffs.RouteHandoff(envelope=ENVELOPE, work=WORK, gateway=GATEWAY, guard=GUARD),
     "EngineHandoff": handoffs.EngineHandoff(
         envelope=ENVELOPE,
         work=WORK,
-        gateway="llm_gateway-55667788",
-        guard="output_guardrails-99aabbcc",
-        router="inference_router-ddeeff00",
+        gateway=GATEWAY,
+        guard=GUARD,
+        router=ROUTER,
     ),
     "EngineHandoff.tools": handoffs.EngineHandoff(
         envelope=ENVELOPE,
@@ -113,14 +58,14 @@ EXAMPLES: dict[str, WireModel] = {
             priority=1,
             cache_salt="acme\0mine",
         ),
-        gateway="llm_gateway-55667788",
-        guard="output_guardrails-99aabbcc",
-        router="inference_router-ddeeff00",
+        gateway=GATEWAY,
+        guard=GUARD,
+        router=ROUTER,
     ),
-    "Ack.held": handoffs.Ack(verdict="held", instance="engine_worker-11223344", waiting=1, running=3),
+    "Ack.held": handoffs.Ack(verdict="held", instance=ENGINE, waiting=1, running=3),
     "Ack.refused": handoffs.Ack(
         verdict="refused",
-        instance="inference_router-ddeeff00",
+        instance=ROUTER,
         error=ErrorBody(
             code="queue_full",
             message="Every replica of smollm2-135m has a full queue. Try again in 3 s.",
@@ -133,9 +78,9 @@ EXAMPLES: dict[str, WireModel] = {
         **_FRAME,
         seq=0,
         model="smollm2-135m",
-        replica="engine_worker-11223344",
-        gateway="llm_gateway-55667788",
-        guard="output_guardrails-99aabbcc",
+        replica=ENGINE,
+        gateway=GATEWAY,
+        guard=GUARD,
         prompt_tokens=42,
     ),
     "Frame.prologue.resumed": frames.Prologue(
@@ -145,8 +90,8 @@ EXAMPLES: dict[str, WireModel] = {
         seq=0,
         model="smollm2-135m",
         replica="engine_worker-55667788",
-        gateway="llm_gateway-55667788",
-        guard="output_guardrails-99aabbcc",
+        gateway=GATEWAY,
+        guard=GUARD,
         prompt_tokens=42,
         resumed=(2,),
     ),
@@ -215,7 +160,7 @@ EXAMPLES: dict[str, WireModel] = {
     ),
     "Resent": frames.Resent(available=True, frames=(frames.Data(**_FRAME, seq=7, text=" seat"),)),
     "Cancel": frames.Cancel(request_id=REQUEST_ID, reason="client_disconnected"),
-    "CancelAck": frames.CancelAck(stop="engine_worker", instance="engine_worker-11223344", blocks_freed=4),
+    "CancelAck": frames.CancelAck(stop="engine_worker", instance=ENGINE, blocks_freed=4),
     "EmbedQuery": queries.EmbedQuery(texts=("Why is my API returning a 503?",)),
     "EmbedQuery.tokens": queries.EmbedQuery(token_ids=((7592, 2088),)),
     "EmbedReply": queries.EmbedReply(model="all-MiniLM-L6-v2", vectors=((0.6, 0.8),), prompt_tokens=9),
@@ -239,7 +184,7 @@ EXAMPLES: dict[str, WireModel] = {
     "ConsoleQuery": queries.ConsoleQuery(path=f"/v1/traces/{REQUEST_ID}", tenant=TENANT),
     "ConsoleReply": queries.ConsoleReply(body="{}"),
     "ReplicaHeartbeat": heartbeats.ReplicaHeartbeat(
-        replica="engine_worker-11223344",
+        replica=ENGINE,
         model="smollm2-135m",
         state="ready",
         sent_at=1_800_000_000.0,
@@ -258,7 +203,7 @@ EXAMPLES: dict[str, WireModel] = {
         embeds=heartbeats.EmbeddingModel(name="all-MiniLM-L6-v2", dimensions=384, max_tokens=256),
     ),
     "KvEvents": kv_events.KvEvents(
-        replica="engine_worker-11223344",
+        replica=ENGINE,
         epoch="5eed5eed5eed5eed",
         seq=1,
         changes=(
@@ -317,7 +262,7 @@ EXAMPLES: dict[str, WireModel] = {
         attempt=1,
         tenant=TENANT,
         model="smollm2-135m",
-        replica="engine_worker-11223344",
+        replica=ENGINE,
         usage=USAGE,
         outcome="finished",
         finish_reason="stop",

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from baton_contracts import examples, subjects
 from baton_contracts.conformance import common_checks, edge_checks, side_checks, stop_checks
 from baton_contracts.conformance.probe import Check, Misfit, Probe
+from baton_contracts.example_request import REQUEST_ID
 from baton_contracts.handoffs import Handoff
 from baton_contracts.subjects import Service
 
@@ -44,7 +45,7 @@ def checks_for(service: Service, url: str, key: str) -> dict[str, Check]:
         subject_of, example, work = _INBOXES[service]
         handoff = examples.EXAMPLES[example]
         assert isinstance(handoff, Handoff)
-        subject = subject_of(examples.REQUEST_ID)
+        subject = subject_of(REQUEST_ID)
         checks |= {
             "refuses garbage": common_checks.refuses_garbage(subject),
             "refuses a foreign contract": common_checks.refuses_foreign_contract(subject, handoff),

@@ -13,9 +13,10 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from baton_contracts import examples, subjects
+from baton_contracts import subjects
 from baton_contracts.base import WireModel
 from baton_contracts.envelope import Envelope
+from baton_contracts.example_request import ENVELOPE
 from baton_contracts.frames import Frame, decode_frame
 from baton_contracts.handoffs import Ack
 from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, Lease
@@ -47,7 +48,7 @@ class Probe:
             "sent_at": now,
             "deadline": now + 60,
         }
-        return examples.ENVELOPE.model_copy(update=fresh | changes)
+        return ENVELOPE.model_copy(update=fresh | changes)
 
     async def ask(self, subject: str, payload: bytes, reply: type[M]) -> M:
         try:

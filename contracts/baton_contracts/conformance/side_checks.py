@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from baton_contracts import examples, queries, spans, subjects
 from baton_contracts.conformance.probe import Probe, expect
+from baton_contracts.example_request import TENANT
 from baton_contracts.identifiers import new_request_id
 
 
@@ -23,7 +24,10 @@ async def after_answer(probe: Probe) -> None:
     """A record delivered twice is one row; a question sees what was stored before it."""
     rid = new_request_id()
     row = examples.EXAMPLES["UsageRecord"].model_copy(
-        update={"request_id": rid, "tenant": examples.TENANT.model_copy(update={"tenant_id": probe.instance})}
+        update={
+            "request_id": rid,
+            "tenant": TENANT.model_copy(update={"tenant_id": probe.instance}),
+        }
     )
     stream = probe.client.jetstream(timeout=5)
     for number in range(2):
@@ -45,10 +49,10 @@ async def trace_console(probe: Probe) -> None:
     await probe.client.jetstream(timeout=5).publish(
         subjects.trace(rid), batch.model_copy(update={"request_id": rid}).encode()
     )
-    query = queries.ConsoleQuery(path=f"/v1/traces/{rid}", tenant=examples.TENANT)
+    query = queries.ConsoleQuery(path=f"/v1/traces/{rid}", tenant=TENANT)
     reply = await probe.ask(subjects.console(rid), query.encode(), queries.ConsoleReply)
     expect(reply.status == 200 and rid in reply.body, f"the trace is answered {reply.status}")
-    stranger = examples.TENANT.model_copy(update={"tenant_id": "somebody-else"})
+    stranger = TENANT.model_copy(update={"tenant_id": "somebody-else"})
     query = query.model_copy(update={"tenant": stranger})
     reply = await probe.ask(subjects.console(rid), query.encode(), queries.ConsoleReply)
     expect(reply.status == 404 or reply.error is not None, "another tenant can read the trace")

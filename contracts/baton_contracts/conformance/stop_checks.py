@@ -19,6 +19,7 @@ from baton_contracts import (
     tokens,
 )
 from baton_contracts.conformance.probe import Probe, expect
+from baton_contracts.example_request import USAGE
 from baton_contracts.identifiers import new_request_id, subject_token
 
 _QUESTION = "What is two plus two?"
@@ -111,7 +112,7 @@ async def _play_engine(probe: Probe, subject: str, rid: str, guard: str) -> None
         ),
         frames.Data(**sender, seq=1, reasoning=_THINKING, text="two plus "),
         frames.Data(**sender, seq=2, text="two is four", tool_calls=(_CALL,)),
-        frames.End(**sender, seq=3, finish_reason="stop", usage=examples.USAGE),
+        frames.End(**sender, seq=3, finish_reason="stop", usage=USAGE),
     ]
     for frame in script:
         await probe.client.publish(subject, frames.encode_frame(frame))
@@ -264,9 +265,7 @@ async def llm_gateway(probe: Probe) -> None:
         await _play_engine(probe, subjects.frames(route.gateway, route.guard, rid), rid, route.guard)
         row = records.UsageRecord.decode((await rows.next("the usage record")).data)
     expect(row.replica == probe.instance, f"the usage record names {row.replica}, not the replica")
-    expect(
-        row.usage == examples.USAGE, f"the usage record says {row.usage}, the engine said {examples.USAGE}"
-    )
+    expect(row.usage == USAGE, f"the usage record says {row.usage}, the engine said {USAGE}")
     expect(row.outcome == "finished", f"the outcome is {row.outcome}, not finished")
 
 
