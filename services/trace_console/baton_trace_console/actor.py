@@ -63,7 +63,7 @@ class Console:
 
     async def _newest(self, limit: int, tenant_id: str) -> dict[str, Any]:
         by_request: dict[str, list[SpanBatch]] = defaultdict(list)
-        for batch in await self._archive.newest_of(tenant_id):
+        for batch in await self._archive.newest_of(tenant_id, limit):
             by_request[batch.request_id].append(batch)
         merged = ((request_id, merge(batches, tenant_id)) for request_id, batches in by_request.items())
         found = [(request_id, spans) for request_id, spans in merged if spans]
