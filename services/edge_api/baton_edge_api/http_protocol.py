@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,14 +20,25 @@ from baton_edge_api.answers import CLOSE, error_answer
 MAX_HEAD_BYTES = 64 * 1024
 
 
-def make_protocol(header_seconds: float) -> type[HttpToolsProtocol]:
-    class EdgeProtocol(HttpToolsProtocol):
+class EdgeConnection(HttpToolsProtocol):
+    """What the server wants of a connection at its end."""
+
+    idle_since: float | None
+    """By the loop's clock; None while a request is read or answered."""
+
+
+def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type[EdgeConnection]:
+    """Once it `is_leaving`, each answer that begins is the last one of its connection, and says so."""
+
+    class EdgeProtocol(EdgeConnection):
+        idle_since: float | None = None
         _head_timer: asyncio.TimerHandle | None = None
         _head_bytes = 0
         _first_byte = 0.0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().connection_made(transport)
+            self.idle_since = self.loop.time()
             self._await_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -43,6 +55,7 @@ def make_protocol(header_seconds: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.idle_since = None
             if self._head_timer is None:
                 self._await_head()
                 self._first_byte = time.time()
@@ -53,6 +66,13 @@ def make_protocol(header_seconds: float) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             self._end_head()
             super().on_headers_complete()
+            if is_leaving():
+                self.cycle.keep_alive = False
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.cycle.response_complete:  # no other was sent behind it
+                self.idle_since = self.loop.time()
 
         def _await_head(self) -> None:
             self._head_bytes, self._first_byte = 0, 0.0

@@ -1,6 +1,8 @@
 """The HTTP server: the socket, TLS, and uvicorn inside the node's own event loop.
 
-Owns the listening socket. Signals belong to the process, not to uvicorn.
+Owns the listening socket, and an end that cuts no request: whoever stands at the door is let in before it
+closes, and a connection is only closed after an answer that said so, or when it has been silent for a while.
+Signals belong to the process, not to uvicorn.
 """
 
 from __future__ import annotations
@@ -9,23 +11,58 @@ import asyncio
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from baton_edge_api.http_protocol import make_protocol
+from baton_edge_api.http_protocol import EdgeConnection, make_protocol
 from baton_edge_api.settings import EdgeSettings
 
 _KEEP_ALIVE_SECONDS = 75
 _SHUTDOWN_SECONDS = 5
+_SILENT_SECONDS = 1.0
+"""A client that has said nothing for so long is hardly about to."""
+_LOOK_SECONDS = 0.05
 
 
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._close_door(sockets or [])
+        await self._close_silent()
+        await super().shutdown(sockets)
+
+    async def _close_door(self, sockets: list[socket.socket]) -> None:
+        """The system resets who is connected and not yet let in when the door closes: first nobody joins the
+        queue any more, then it is let in."""
+        for sock in sockets:
+            sock.listen(0)
+        await asyncio.sleep(_LOOK_SECONDS)
+        for server in self.servers:
+            server.close()
+
+    async def _close_silent(self) -> None:
+        """Until every connection that is not being answered has been silent for a while."""
+        now = asyncio.get_running_loop().time
+        until = now() + 2 * _SILENT_SECONDS
+        while now() < until:
+            is_any_waited_for = False
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, EdgeConnection)
+                if connection.idle_since is None:
+                    continue
+                if now() - connection.idle_since >= _SILENT_SECONDS:
+                    connection.shutdown()
+                else:
+                    is_any_waited_for = True
+            if not is_any_waited_for:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def listen(settings: EdgeSettings) -> socket.socket:
@@ -57,11 +94,14 @@ def check_tls(settings: EdgeSettings) -> None:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, settings: EdgeSettings, sock: socket.socket) -> AsyncGenerator[None, None]:
-    """Accepts connections within the block; at its end closes those that are idle, then the others."""
+async def serving(
+    app: ASGIApp, settings: EdgeSettings, sock: socket.socket, is_leaving: Callable[[], bool]
+) -> AsyncGenerator[None, None]:
+    """Accepts connections within the block; at its end closes those that are silent, then the others. From
+    `is_leaving` on, clients are told not to come back on the same connection."""
     config = uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType]  # uvicorn types its scopes more narrowly than starlette
-        http=make_protocol(settings.header_timeout),
+        http=make_protocol(settings.header_timeout, is_leaving),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -81,7 +81,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         app = build_app(chat, completions, responses, stored, embeddings, offline, side, metrics)
         offline.run(app, replicas, embedders, catalog)
         background.run(app)
-        async with serving(app, settings, sock):
+        async with serving(app, settings, sock, lambda: node.state == "draining"):
             yield
             await background.stop()
             desk.end_all()

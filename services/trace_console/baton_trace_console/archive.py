@@ -62,8 +62,8 @@ class Archive:
         return await _decode(payloads)
 
     async def newest_of(self, tenant_id: str, num_traces: int) -> list[SpanBatch]:
-        """The tenant's batches in the pages that hold so many of its traces, and in one more: the batches of a
-        trace stand close together, not in a row. If time runs out, what was read. Raises RequestFailed, BusError.
+        """The tenant's batches in the pages that hold so many of its traces, and in one more: those of one
+        trace are close together, not in a row. If time runs out, what was read. Raises what `_read` does.
         """
         state = await stream_state(self._bus, subjects.STREAM_TRACE)
         until = self._monotonic() + _READ_SECONDS
