@@ -1,0 +1,124 @@
+"""The end of the HTTP server: who stands at the door is answered, and nobody is cut off who might speak."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from baton_edge_api import server
+from baton_edge_api.server import listen, serving
+from baton_edge_api.settings import EdgeSettings
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+class Leaving:
+    """Whether the process is about to go, and where it listens."""
+
+    def __init__(self) -> None:
+        self.is_so = False
+        self.socket = listen(EdgeSettings.model_validate({"port": 0}))
+        self.address = self.socket.getsockname()[:2]
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None, None]:
+        settings = EdgeSettings.model_validate({"port": 0})
+        async with serving(app, settings, self.socket, lambda: self.is_so):
+            yield
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[str, bool]:
+    """Status line, and whether it is said to be the last answer."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    assert await reader.readexactly(2) == b"hi"
+    return head.split("\r\n")[0], "connection: close" in head
+
+
+async def test_once_it_is_leaving_each_answer_says_that_it_is_the_last() -> None:
+    leaving = Leaving()
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        writer.write(REQUEST)
+        assert await answer_of(reader) == ("http/1.1 200 ok", False)
+        leaving.is_so = True
+        writer.write(REQUEST)
+        assert await answer_of(reader) == ("http/1.1 200 ok", True)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_who_stands_at_the_door_when_it_closes_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have connected and asked, and the server's loop has not had a turn since."""
+    leaving = Leaving()
+    at_the_door: list[socket.socket] = []
+    ordinary_tick = uvicorn.Server.on_tick
+
+    async def tick(self: uvicorn.Server, counter: int) -> bool:
+        should_exit = await ordinary_tick(self, counter)
+        if should_exit:
+            at_the_door.extend(socket.create_connection(leaving.address) for _ in range(20))
+            for client in at_the_door:
+                client.sendall(REQUEST)
+        return should_exit
+
+    monkeypatch.setattr(uvicorn.Server, "on_tick", tick)
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        writer.write(REQUEST)
+        await answer_of(reader)
+        leaving.is_so = True
+    writer.close()
+    answers = [client.recv(1000) for client in at_the_door]
+    for client in at_the_door:
+        client.close()
+    assert len(answers) == 20
+    assert all(answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"hi") for answer in answers)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(leaving.address)
+
+
+async def test_a_client_that_speaks_after_the_door_is_closed_is_answered() -> None:
+    """Its connection was open and silent, as one that a pool keeps."""
+    leaving = Leaving()
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        writer.write(REQUEST)
+        await answer_of(reader)
+        leaving.is_so = True
+        speaking = asyncio.create_task(_speak_when_closed(leaving.address, writer))
+    await speaking
+    assert await answer_of(reader) == ("http/1.1 200 ok", True)
+    writer.close()
+
+
+async def _speak_when_closed(address: tuple[str, int], writer: asyncio.StreamWriter) -> None:
+    while True:
+        try:
+            _, other = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            writer.write(REQUEST)
+            return
+        other.close()
+        await other.wait_closed()
+
+
+async def test_a_client_that_stays_silent_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SILENT_SECONDS", 0.1)
+    leaving = Leaving()
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 5, "uvicorn's own patience for what is under way"
+    assert await reader.read() == b""
+    writer.close()
