@@ -197,7 +197,7 @@ class RelayAnswer:
             return
         so_far = self._so_far
         model, charged = so_far.model or self._question.chat.model, self._call.charged(so_far.used)
-        await self._grant.settle(so_far.used, model, charged)
+        await self._grant.settle(so_far.used, model, charged, uncounted=self._call.uncounted)
         if self._grant.alerts:
             self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
 

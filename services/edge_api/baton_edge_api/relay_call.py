@@ -59,6 +59,11 @@ class Call(Protocol):
         """What of it costs money: what came from a cache doesn't."""
         ...
 
+    @property
+    def uncounted(self) -> float:
+        """Where some prompts were counted by the engine: the part of all that was asked and never was."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -252,6 +257,10 @@ class RelayCall:
 
     def charged(self, used: Usage) -> Usage:
         return Usage() if self.prologue is not None and self.prologue.costs_nothing else used
+
+    @property
+    def uncounted(self) -> float:
+        return 0.0
 
     def close(self) -> None:
         self._stop_watching()

@@ -7,9 +7,9 @@ request i is choice i·n+j. The first failure is the failure of all. Same face a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
@@ -47,6 +47,8 @@ class SeveralCalls:
         self._joined: asyncio.Queue[Data | Exception | None] = asyncio.Queue(_MAX_FRAMES)
         self._begun: list[asyncio.Future[Prologue]] = []
         self._ends: dict[int, End] = {}
+        self._num_tokens = [0] * len(chats)
+        """Heard of each."""
         self._tasks: list[asyncio.Task[None]] = []
         self.prologue: Prologue | None = None
 
@@ -65,17 +67,17 @@ class SeveralCalls:
         self._begun = [loop.create_future() for _ in self._calls]
         await self._turn.acquire()
         instance = await self._calls[0].hand_on(self._chats[0], max_bytes)
-        self._start(0, self._listen(0))
+        self._start(0, partial(self._listen, 0))
         for place in range(1, len(self._calls)):
-            self._start(place, self._run(place, max_bytes))
+            self._start(place, partial(self._run, place, max_bytes))
         return instance
 
-    def _start(self, place: int, run: Coroutine[Any, Any, None]) -> None:
+    def _start(self, place: int, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(asyncio.create_task(self._guarded(place, run)))
 
-    async def _guarded(self, place: int, run: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, place: int, run: Callable[[], Awaitable[None]]) -> None:
         try:
-            await run
+            await run()
         except (RequestFailed, Interrupted) as error:
             if not self._begun[place].done():
                 self._begun[place].set_exception(error)
@@ -93,6 +95,7 @@ class SeveralCalls:
         while isinstance(frame := await call.next(), Data):
             if frame.finish_reason is not None:
                 ended.add(frame.index)
+            self._num_tokens[place] += len(frame.token_ids)
             await self._joined.put(frame.model_copy(update={"index": first + frame.index}))
         self._turn.release()
         self._ends[place] = frame
@@ -132,8 +135,8 @@ class SeveralCalls:
         return CancelOutcome(num_acks, sum(freed) if freed else None)
 
     async def last_frame(self, seconds: float) -> End | None:
-        """After a cancel: what was used until then, as far as all of them say it."""
-        waiting = [place for place in range(len(self._calls)) if place not in self._ends]
+        """After a cancel: what was used until then; of those that don't say it, what was heard of them."""
+        waiting = [place for place in self._asked if place not in self._ends]
         found = await asyncio.gather(*(self._calls[place].last_frame(seconds) for place in waiting))
         self._ends |= {place: end for place, end in zip(waiting, found, strict=True) if end}
         return self._end("cancelled") if self._ends else None
@@ -142,8 +145,27 @@ class SeveralCalls:
         """Each request for itself: one may be from the cache while another is not."""
         if not self._ends:
             return used
-        ends = [end for place, end in self._ends.items() if self._begun[place].result().cache == "none"]
-        return _sum(ends)
+        return _sum([self._used(place) for place in self._asked if not self._is_from_cache(place)])
+
+    @property
+    def uncounted(self) -> float:
+        """By their length: a tokenizer's count is not at hand any more."""
+        lengths = [chat.num_characters or 1 for chat in self._chats]
+        return sum(lengths[place] for place in self._asked if place not in self._ends) / sum(lengths)
+
+    @property
+    def _asked(self) -> list[int]:
+        return [place for place, call in enumerate(self._calls) if call.was_handed_on]
+
+    def _used(self, place: int) -> Usage:
+        """Without the engine's word, what was heard, as the gateway books it."""
+        end = self._ends.get(place)
+        return end.usage if end else Usage(completion_tokens=self._num_tokens[place])
+
+    def _is_from_cache(self, place: int) -> bool:
+        begun = self._begun[place]
+        has_begun = begun.done() and not begun.cancelled() and begun.exception() is None
+        return has_begun and begun.result().cache != "none"
 
     def close(self) -> None:
         self._stop_listening()
@@ -173,19 +195,19 @@ class SeveralCalls:
             update={
                 "finish_reason": reason or reasons[0],
                 "finish_reasons": (reason,) if reason else tuple(reasons),
-                "usage": _sum(ends),
+                "usage": _sum([self._used(place) for place in self._asked]),
                 "blocks_freed": sum(end.blocks_freed for end in ends),
                 "timings": None,
             }
         )
 
 
-def _sum(ends: Sequence[End]) -> Usage:
+def _sum(usages: Sequence[Usage]) -> Usage:
     return Usage(
-        prompt_tokens=sum(end.usage.prompt_tokens for end in ends),
-        cached_tokens=sum(end.usage.cached_tokens for end in ends),
-        completion_tokens=sum(end.usage.completion_tokens for end in ends),
-        reasoning_tokens=sum(end.usage.reasoning_tokens for end in ends),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        cached_tokens=sum(usage.cached_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
     )
 
 

@@ -39,6 +39,8 @@ class ScriptedCall:
         self.was_handed_on = False
         self.cancelled: list[str] = []
         self.closed = False
+        self.last: End | None = end(2)
+        """What comes after a cancel."""
 
     async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
         self.was_handed_on = True
@@ -59,7 +61,7 @@ class ScriptedCall:
         return CancelOutcome(1, 3)
 
     async def last_frame(self, seconds: float) -> End | None:
-        return end(2)
+        return self.last
 
     def close(self) -> None:
         self.closed = True
@@ -213,7 +215,7 @@ async def test_a_failure_on_the_way_ends_all_and_those_that_had_no_turn_are_neve
     last = await bench.several.last_frame(0.1)
     assert last is not None
     assert last.finish_reason == "cancelled"
-    assert last.usage.completion_tokens == 2 * (MAX_UNDER_WAY + 1)
+    assert last.usage.completion_tokens == 2 * MAX_UNDER_WAY
     bench.several.close()
 
 
@@ -238,3 +240,37 @@ async def test_what_the_cache_gave_as_a_whole_costs_nothing() -> None:
     assert (await bench.several.begin()).cache == "exact"
     await bench.rest()
     assert bench.several.charged(Usage(prompt_tokens=4, completion_tokens=4)) == Usage()
+
+
+async def test_cancelled_midway_what_was_heard_of_the_silent_ones_counts_too() -> None:
+    bench = Bench(4)
+    await bench.several.hand_on(bench.chat, 1000)
+    first, silent, late, unheard = bench.calls
+    first.say(prologue(), end(5))
+    silent.say(prologue(), data("a", token_ids=(1,)), data("b", token_ids=(2, 3)))
+    late.say(prologue())
+    unheard.say(prologue().model_copy(update={"cache": "exact"}), data("c", token_ids=(4,)))
+    await bench.several.begin()
+    heard = [await bench.several.next() for _ in range(4)]  # the first one's end and three pieces
+    assert sum(len(frame.token_ids) for frame in heard if isinstance(frame, Data)) == 4
+    await bench.several.cancel("client_disconnected")
+    silent.last = unheard.last = None
+    last = await bench.several.last_frame(0.1)
+    assert last is not None
+    assert (last.usage.completion_tokens, last.usage.prompt_tokens) == (5 + 3 + 2 + 1, 20)
+    assert bench.several.uncounted == 0.5, "two prompts of four"
+    assert bench.several.charged(last.usage).completion_tokens == 5 + 3 + 2, "a cache costs nothing"
+    bench.several.close()
+
+
+async def test_one_that_ends_unheard_after_a_cancel_is_charged() -> None:
+    """Its beginning was on the way when the client left."""
+    bench = Bench(2)
+    await bench.several.hand_on(bench.chat, 1000)
+    bench.calls[0].say(prologue(), data("a"))
+    await bench.several.next()
+    await bench.several.cancel("client_disconnected")
+    last = await bench.several.last_frame(0.1)
+    assert last is not None
+    assert bench.several.charged(last.usage).completion_tokens == 2 * 2
+    bench.several.close()

@@ -123,16 +123,20 @@ class Grant:
             for party in self._parties:
                 self._book.accounts.free_seat(party, self._number)
 
-    async def settle(self, usage: Usage, model: str, charged: Usage | None = None) -> None:
+    async def settle(
+        self, usage: Usage, model: str, charged: Usage | None = None, *, uncounted: float = 0.0
+    ) -> None:
         """`model` answered; accounts of others that might have are given back. `charged`: what of it costs
-        money, if not all: what came from a cache doesn't.
+        money, if not all: what came from a cache doesn't. `uncounted`: the part of several prompts that the
+        engine did not count.
 
         Where the engine's count of the prompt did not come, money is as in the ledger; the limit of tokens
         keeps the prompt as it was counted on entry: it protects, it is no bill."""
         book, parties = self._book, self._take_parties()
         if not book or not parties:
             return
-        num_tokens = (usage.prompt_tokens or self._num_prompt_tokens) + usage.completion_tokens
+        num_prompt_tokens = usage.prompt_tokens + round(uncounted * self._num_prompt_tokens)
+        num_tokens = (num_prompt_tokens or self._num_prompt_tokens) + usage.completion_tokens
         use = Use(num_tokens, book.catalog.price_of(model).cost(usage if charged is None else charged))
         others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
         others -= {model_party(model), model_party(self._asked.model)}
@@ -142,7 +146,7 @@ class Grant:
         if usage.completion_tokens:
             each = usage.completion_tokens // max(1, self._asked.num_answers)
             book.outputs.learn(self._tenant.key_id, max(1, each))
-        if usage.prompt_tokens and self._num_prompt_tokens:
+        if usage.prompt_tokens and self._num_prompt_tokens and not uncounted:
             book.added.learn(self._tenant.key_id, max(0, usage.prompt_tokens - self._num_prompt_tokens))
         await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
