@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account, Hold, Use, View
+from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.gone_edges import GoneEdges
-from baton_edge_api.limits.lane import Change, Lane, Outcome
+from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.wish import Wish
 

@@ -15,13 +15,13 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, field
 
 from baton_common.errors import BusError
 from baton_contracts.base import MalformedMessage
 from baton_contracts.limits import AccountState, LimitRule, Slot, use_entry
 from baton_edge_api.bucket import Bucket, Conflict
-from baton_edge_api.limits.account import Account, Hold, Refusal, View
+from baton_edge_api.limits.account import Account, Hold, View
+from baton_edge_api.limits.changes import Applied, Change, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -33,27 +33,6 @@ _TURN = 4
 """Writes in a row: an edge that writes all the time knows the revision and would win every race."""
 _TURN_SECONDS = 0.001
 RETRY_SECONDS = 0.5
-
-Result = Hold | Refusal
-
-
-@dataclass(frozen=True)
-class Outcome:
-    result: Result
-    view: View
-    alert: bool = False
-    """This change was the one that spent the share of the budget that is told."""
-
-
-@dataclass(eq=False)
-class Change:
-    """`apply` gets the account and what the request holds in it (an empty Hold before it holds any), and
-    says what it holds then; None: nothing any more."""
-
-    grant: int
-    apply: Callable[[Account, Hold], Result | None]
-    takes: bool
-    done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Lane:
@@ -83,7 +62,7 @@ class Lane:
         self._revision = 0
         self._holds: dict[int, Hold] = {}
         self._seqs = seqs
-        self._doubtful: tuple[int, _Applied] | None = None
+        self._doubtful: tuple[int, Applied] | None = None
         """A write of which nobody knows whether it landed."""
         self._is_away = False
 
@@ -141,7 +120,7 @@ class Lane:
         for race in range(MAX_RACES):
             state = self._state
             assert state is not None
-            applied = _Applied(self._open(state), dict(self._holds), self._edge)
+            applied = Applied(self._open(state), dict(self._holds), self._edge)
             for change in batch:
                 applied.add(change)
             if applied.refused_any and not is_fresh:
@@ -165,7 +144,7 @@ class Lane:
         share = zlib.crc32(f"{self._edge}{race}".encode()) % 100 / 100
         return share * min(_LONGEST_PAUSE_SECONDS, 0.001 * 2 ** (race - 2))
 
-    async def _write(self, applied: _Applied) -> bool:
+    async def _write(self, applied: Applied) -> bool:
         """False: somebody was faster. Raises BusError, and then has noted its doubt."""
         seq = next(self._seqs)
         new = applied.sealed(seq)
@@ -228,7 +207,7 @@ class Lane:
             account.set_slot(own)
         return account
 
-    def _done(self, applied: _Applied) -> None:
+    def _done(self, applied: Applied) -> None:
         self._holds = applied.holds
         self._is_away = False
         for change, outcome in applied.outcomes:
@@ -246,50 +225,6 @@ class Lane:
         self._waiting = kept + self._waiting
         if kept and not any(change.takes for change in self._waiting):
             await asyncio.sleep(RETRY_SECONDS)
-
-
-class _Applied:
-    """A batch, carried out on a copy."""
-
-    def __init__(self, account: Account, holds: dict[int, Hold], edge: str) -> None:
-        self.account = account
-        self.holds = holds
-        self.outcomes: list[tuple[Change, Outcome]] = []
-        self.refused_any = False
-        self._edge = edge
-
-    def add(self, change: Change) -> None:
-        result = change.apply(self.account, self.holds.get(change.grant) or Hold())
-        if isinstance(result, Hold):
-            self.holds[change.grant] = result
-        elif result is None:
-            self.holds.pop(change.grant, None)
-        else:
-            self.refused_any = True
-        alert = self.account.begin_alert()
-        self.outcomes.append((change, Outcome(result or Hold(), self.account.view, alert)))
-
-    @property
-    def state(self) -> AccountState:
-        """With the runs of our slot, if it has or had anything in it."""
-        state = self.account.state
-        window = state.window_start
-        runs = {
-            hold.run: (hold.tokens or 0) if hold.window_start == window else 0
-            for hold in self.holds.values()
-            if hold.run
-        }
-        if not runs and self._edge not in state.slots:
-            return state
-        return self._with_own(state, runs=runs, window_start=window if runs else 0.0)
-
-    def sealed(self, seq: int) -> AccountState:
-        """As it is written: our slot with its number."""
-        return self._with_own(self.state, seq=seq)
-
-    def _with_own(self, state: AccountState, **changes: object) -> AccountState:
-        own = (state.slots.get(self._edge) or Slot()).model_copy(update=changes)
-        return state.model_copy(update={"slots": state.slots | {self._edge: own}})
 
 
 def _fail(change: Change, error: Exception) -> None:

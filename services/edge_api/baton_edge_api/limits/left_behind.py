@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from baton_common.errors import RequestFailed
+from baton_common.errors import BusError, RequestFailed
 from baton_contracts.base import MalformedMessage
 from baton_contracts.limits import (
     USES,
@@ -94,16 +94,25 @@ class LeftBehind:
         self._wall = wall
 
     async def run(self) -> None:
-        """For ever: looks at the start, and when an edge is lost. Raises BusError: to be started again."""
+        """For ever: looks at the start, and when an edge is lost."""
         while True:
             self._gone.lost.clear()
-            seen = await self._find()
-            while seen:
-                await asyncio.sleep(REST_SECONDS + self._turn)
-                found = await self._find()
-                settled = await self._settle({left: found[left] for left in found.keys() & seen})
-                seen = found.keys() - settled
-            await self._until_lost()
+            try:
+                await self._clear()
+            except BusError as error:
+                log.warning("what edges left behind can't be looked for now: %s", error)
+                await asyncio.sleep(REST_SECONDS)
+            else:
+                await self._until_lost()
+
+    async def _clear(self) -> None:
+        """Returns when nothing is left of those that are gone. Raises BusError."""
+        seen = await self._find()
+        while seen:
+            await asyncio.sleep(REST_SECONDS + self._turn)
+            found = await self._find()
+            settled = await self._settle({left: found[left] for left in found.keys() & seen})
+            seen = found.keys() - settled
 
     async def _until_lost(self) -> None:
         while not self._gone.lost.is_set():

@@ -212,6 +212,21 @@ async def test_while_the_books_are_away_the_budget_keeps_what_may_have_been_spen
     assert (scene.state().held_picos, scene.state().spent_picos) == (210, 60)
 
 
+async def test_while_the_bus_is_away_it_waits(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1)
+    scene.books.rows_of[run(1)] = [row(run(1))]
+    async with scene.looking(alive):
+        scene.bucket.away = True
+        await scene.say("edge-1", "gone")
+        await eventually(lambda: "can't be looked for now" in caplog.text)
+        scene.bucket.away = False
+        await eventually(lambda: "edge-1" not in scene.state().slots)
+    assert scene.state().spent_picos == 60
+
+
 async def test_an_edge_that_is_heard_again_keeps_its_own() -> None:
     scene = Scene()
     quiet, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
