@@ -22,6 +22,7 @@ from baton_common.nats_bus import NatsBus
 from baton_common.nats_client import StraightClient
 from tests.support.nats_server import running_nats_server
 from tests.support.relay import eventually
+from tests.support.restartable_nats import Connections, restartable_nats_server
 
 NUM_MESSAGES = 5_000
 
@@ -188,3 +189,20 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+async def test_a_bus_that_was_just_found_again_is_not_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with restartable_nats_server(tmp_path) as server:
+        async with connected(server.url) as bus:
+            assert bus.is_settled
+            connections = Connections(bus)
+            server.stop()
+            await connections.lost()
+            assert not bus.is_settled
+            server.start()
+            await connections.found()
+            assert not bus.is_settled
+            monkeypatch.setattr("baton_common.nats_bus.SETTLE_SECONDS", 0.0)
+            assert bus.is_settled

@@ -14,6 +14,7 @@ from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Sampling, Tool
+from baton_engine_worker.work import EngineRun
 from baton_inference_router.actor import Router
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import MODEL, Stage, question
@@ -395,6 +396,28 @@ async def test_a_router_that_dies_with_nothing_taken_is_told(
     assert heard.error is not None
     assert (heard.error.code, heard.error.stop) == ("stop_unresponsive", "inference_router")
     assert stage.records == []
+
+
+async def test_an_engine_that_missed_the_cancel_is_told_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def misses_the_first(self: EngineRun, cancel: Cancel) -> int | None:
+        return None if cancel.attempt is None else await on_cancel(self, cancel)
+
+    on_cancel = EngineRun._on_cancel
+    monkeypatch.setattr(EngineRun, "_on_cancel", misses_the_first)
+    monkeypatch.setattr("baton_llm_gateway.listening.LAST_WORD_SECONDS", 0.1)
+    engine = FakeEngine(autoplay=False)
+    (worker,) = await stage.whole(engine)
+
+    request_id = await stage.send(stage.handoff())
+    await eventually(lambda: len(engine.submitted) == 2)
+    engine.step()
+    await stage.listen(request_id, until=lambda heard: bool(heard.pieces))
+    await stage.cancel(request_id)
+
+    await eventually(lambda: worker.node.num_held == 0)
+    assert [(row.outcome, row.usage.completion_tokens) for row in stage.records] == [("cancelled", 1)]
 
 
 SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"

@@ -31,6 +31,11 @@ class Bus(Protocol):
     @property
     def connected(self) -> bool: ...
 
+    @property
+    def is_settled(self) -> bool:
+        """False while the bus is away and for a moment after: who is silent then may not be back yet."""
+        ...
+
     async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
         """At most once. Raises BusUnavailable when not connected."""
         ...

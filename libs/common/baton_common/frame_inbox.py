@@ -136,6 +136,8 @@ class FrameQueue:
             raw = await self._bus.request(subjects.resend(sender, self._request_id), ask.encode(), timeout=2)
             answer = Resent.decode(raw)
         except NoResponders:
+            if not self._bus.is_settled:
+                return
             raise StreamBroken(sender, lost=True) from None
         except MalformedMessage:
             raise StreamBroken(sender, lost=False) from None

@@ -44,12 +44,17 @@ class MemoryBus:
     stored: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
     """Durable messages: subject → message id → payload."""
     online: bool = True
+    back_for_long: bool = True
     _turns: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _inboxes: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
     def connected(self) -> bool:
         return self.online
+
+    @property
+    def is_settled(self) -> bool:
+        return self.online and self.back_for_long
 
     def _receivers(self, subject: str) -> list[_MemorySubscription]:
         groups: dict[tuple[str, str], list[_MemorySubscription]] = defaultdict(list)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
+from dataclasses import dataclass
 from typing import Any, cast
 
 import nats
@@ -24,6 +27,16 @@ log = logging.getLogger(__name__)
 
 _MIN_API_LEVEL = 2
 """JetStream API level of NATS 2.12: counters and per-key TTL exist from there on."""
+
+
+SETTLE_SECONDS = 3.0
+"""After a reconnect, until whoever is there is back for sure; as long as a lease lasts."""
+
+
+@dataclass
+class _Back:
+    since: float = -math.inf
+    """When the connection was last found again, on the monotonic clock."""
 
 
 class NatsSubscriptionHandle:
@@ -43,9 +56,10 @@ class NatsSubscriptionHandle:
 class NatsBus:
     """One connection. Reconnects for ever; while it is away every call fails at once."""
 
-    def __init__(self, client: StraightClient, closing: asyncio.Event) -> None:
+    def __init__(self, client: StraightClient, closing: asyncio.Event, back: _Back) -> None:
         self._client = client
         self._closing = closing
+        self._back = back
         self.jetstream: JetStreamContext = client.jetstream(timeout=5)
 
     @classmethod
@@ -54,7 +68,7 @@ class NatsBus:
     ) -> NatsBus:
         """Waits until the server is there. Raises BusError if the server is too old for Baton."""
         client = StraightClient()
-        first, closing = asyncio.Event(), asyncio.Event()
+        first, closing, back = asyncio.Event(), asyncio.Event(), _Back()
 
         async def on_error(error: Exception) -> None:
             if first.is_set() or not isinstance(error, ConnectionRefusedError):
@@ -65,6 +79,7 @@ class NatsBus:
                 log.warning("bus: disconnected")
 
         async def on_reconnect() -> None:
+            back.since = time.monotonic()
             log.info("bus: connected again")
 
         options: dict[str, Any] = {"user": user, "password": password} if user else {}
@@ -85,7 +100,7 @@ class NatsBus:
             **options,
         )
         first.set()
-        bus = cls(client, closing)
+        bus = cls(client, closing, back)
         bus._check_server()
         return bus
 
@@ -99,6 +114,10 @@ class NatsBus:
     @property
     def connected(self) -> bool:
         return self._client.is_connected
+
+    @property
+    def is_settled(self) -> bool:
+        return self._client.is_connected and time.monotonic() - self._back.since > SETTLE_SECONDS
 
     @property
     def num_reconnects(self) -> int:

@@ -62,6 +62,8 @@ class OwnReplicas:
             self._telling.cancel_came_early = True
             await self._telling.engine(cancel.reason, attempt.number)
         await self._listen(attempt, replica)
+        if (cancel := self._audience.cancellation.cancel) and not attempt.confirmed:
+            await self._telling.engine(cancel.reason, attempt.number)  # it may have missed the first one
         if attempt.lost_sight_of_us and await self._audience.client_is_gone():
             attempt.cancel()
         if attempt.error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +123,29 @@ async def test_a_sender_that_is_gone_is_told_apart() -> None:
         await queue.get(stall_seconds=0.01)
     assert broken.value.lost
     assert broken.value.sender == SENDER
+
+
+async def test_who_is_not_back_right_behind_a_restart_of_the_bus_is_not_gone() -> None:
+    bus = MemoryBus(back_for_long=False)
+    _, queue = await receiver(bus)
+    queue.put(data(0))
+    await queue.get()
+    with pytest.raises(TimeoutError):  # it asks, nobody listens, it asks again
+        async with asyncio.timeout(0.1):
+            await queue.get(stall_seconds=0.01)
+
+    outbox, stream = await sender(bus)
+    bus.online = False
+    await stream.send(data(0))
+    await stream.send(end())
+    bus.online = True
+    assert (await queue.get(stall_seconds=0.01)).kind == "end"
+
+    await outbox.stop()
+    bus.back_for_long = True
+    with pytest.raises(StreamBroken) as broken:
+        await queue.get(stall_seconds=0.01)
+    assert broken.value.lost
 
 
 async def test_a_new_attempt_starts_its_own_numbers_and_late_frames_of_the_old_are_dropped() -> None:
