@@ -21,12 +21,13 @@ class AnswerSoFar:
         self.prologue: Prologue | None = None
         self.end: End | None = None
 
-    def add(self, frame: Data, at: float) -> None:
-        """`at` is of the same clock as `began`, in seconds."""
+    def add(self, frame: Data, told_at: float | None) -> None:
+        """`told_at` is of the same clock as `began`, in seconds; None: the client was not told of it."""
+        self._num_tokens += len(frame.token_ids)
         if frame.says_something and frame.index < len(self.answers):
             self.answers[frame.index].add(frame)
-            self._times.append(at)
-            self._num_tokens += len(frame.token_ids)
+            if told_at is not None:
+                self._times.append(told_at)
 
     @property
     def model(self) -> str:

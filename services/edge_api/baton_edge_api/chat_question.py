@@ -13,7 +13,7 @@ from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import error_event
 from baton_edge_api.best_of import best_of
 from baton_edge_api.chat_form import PLAIN, ChatForm
-from baton_edge_api.question import AnswerWriter, Question
+from baton_edge_api.question import AnswerWriter, Question, WholeAnswer
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,12 @@ def _not_begun(frame: Data) -> bytes:
     raise AssertionError("a stream begins with its prologue")
 
 
-class WholeChat:
-    """One object at the end."""
-
+class WholeChat(WholeAnswer):
     def __init__(self, request_id: str, created: int, form: ChatForm, *, num_written: int) -> None:
         self._request_id = request_id
         self._created = created
         self._form = form
         self._num_written = num_written
-
-    def begin(self, prologue: Prologue) -> bytes:
-        return b""
-
-    def data(self, frame: Data) -> bytes:
-        return b""
-
-    def finish(self, so_far: AnswerSoFar) -> bytes:
-        return b""
 
     def last(self, so_far: AnswerSoFar) -> bytes:
         chosen = best_of(so_far.answers, self._num_written, self._form.num_answers)
@@ -91,6 +80,3 @@ class WholeChat:
             self._form,
             prompt=so_far.answers[0].prompt,
         )
-
-    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
-        return b""

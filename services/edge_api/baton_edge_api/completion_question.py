@@ -16,7 +16,7 @@ from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import error_event
 from baton_edge_api.best_of import best_of
 from baton_edge_api.completion_objects import CompletionChunks, CompletionForm, whole_completion
-from baton_edge_api.question import AnswerWriter, Ending, Question
+from baton_edge_api.question import AnswerWriter, Ending, Question, WholeAnswer
 
 _OWN_NAMES = {
     "messages": "prompt",
@@ -96,22 +96,11 @@ class CompletionStream:
         return error_event(error)
 
 
-class WholeCompletion:
-    """One object at the end."""
-
+class WholeCompletion(WholeAnswer):
     def __init__(self, request_id: str, created: int, form: CompletionForm) -> None:
         self._request_id = request_id
         self._created = created
         self._form = form
-
-    def begin(self, prologue: Prologue) -> bytes:
-        return b""
-
-    def data(self, frame: Data) -> bytes:
-        return b""
-
-    def finish(self, so_far: AnswerSoFar) -> bytes:
-        return b""
 
     def last(self, so_far: AnswerSoFar) -> bytes:
         form = self._form
@@ -125,6 +114,3 @@ class WholeCompletion:
             best_of(so_far.answers, form.num_written, form.num_answers),
             form,
         )
-
-    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
-        return b""

@@ -21,7 +21,7 @@ from baton_edge_api.exchange import Inside
 
 
 class AnswerWriter(Protocol):
-    """One answer in one endpoint's form. A whole answer is a stream whose only bytes are the last ones."""
+    """One answer in one endpoint's form."""
 
     def begin(self, prologue: Prologue) -> bytes:
         """What a stream begins with."""
@@ -42,6 +42,25 @@ class AnswerWriter(Protocol):
     def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
         """The last bytes of a stream that has begun and can't go on."""
         ...
+
+
+class WholeAnswer(ABC):
+    """An AnswerWriter whose only bytes are the last ones: one object at the end."""
+
+    def begin(self, prologue: Prologue) -> bytes:
+        return b""
+
+    def data(self, frame: Data) -> bytes:
+        return b""
+
+    def finish(self, so_far: AnswerSoFar) -> bytes:
+        return b""
+
+    @abstractmethod
+    def last(self, so_far: AnswerSoFar) -> bytes: ...
+
+    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
+        return b""  # nothing of it has been sent: the error is an answer of its own
 
 
 @dataclass(frozen=True)

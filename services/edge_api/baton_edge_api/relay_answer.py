@@ -158,6 +158,8 @@ class RelayAnswer:
             if event := event_of(frame):
                 await write(event)
                 self._so_far.add(frame, watchdog.last_write)
+            else:
+                self._so_far.add(frame, None)
         self._ended(frame)
 
     async def _whole(self, prologue: Prologue) -> None:

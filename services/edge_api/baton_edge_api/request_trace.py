@@ -1,4 +1,4 @@
-"""The spans that the edge makes of one chat request: stops 1 (app), 2 (API gateway) and 9 (stream back).
+"""The spans that the edge makes of one request: stops 1 (app), 2 (API gateway) and 9 (stream back).
 
 Owns their names and how they join: each begins where the one before ended. Sent after the last byte.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from baton_contracts.envelope import Tenant
@@ -29,3 +30,27 @@ def test_what_is_stored_changes_the_messages_and_nothing_else() -> None:
         Part(text="Hello?", origin="history"),
         Part(text="And now?"),
     ]
+
+
+def test_what_is_asked_later_is_what_was_asked() -> None:
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object", "b": 1, "a": 2}}
+    shape = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hm ☃"}]},
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a":1}', "id": "own"},
+        {"type": "function_call_output", "call_id": "c", "output": "3"},
+    ]
+    asked = question(
+        input=items,
+        tools=[tool],
+        tool_choice={"type": "function", "name": "add"},
+        text={"format": shape},
+        temperature=0.5,
+        stop=["a"],
+        background=True,
+        stream=False,
+        made_up=1,
+    )
+    later = read_response(json.loads(asked.as_stream()), strict=False, max_text_chars=1000)
+    assert later.chat == asked.chat.model_copy(update={"stream": True})
+    assert (later.items, later.wire.background, later.ignored) == (asked.items, True, ("made_up",))

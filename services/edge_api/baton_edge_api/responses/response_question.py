@@ -9,14 +9,13 @@ from typing import Any, Self
 import orjson
 
 from baton_contracts.envelope import Envelope
-from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import Data, Prologue
+from baton_contracts.frames import Data
 from baton_contracts.openai_responses import ResponseRequest
 from baton_contracts.prompt import ChatRequest
 from baton_contracts.records import AfterRecord, ResponseRecord
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.exchange import Inside, Promise
-from baton_edge_api.question import AnswerWriter, Ending, Question, conversation_record
+from baton_edge_api.question import AnswerWriter, Ending, Question, WholeAnswer, conversation_record
 from baton_edge_api.responses.events import EventWriter
 from baton_edge_api.responses.ids import item_id, response_id, response_key
 from baton_edge_api.responses.items import Item, Placed
@@ -124,14 +123,9 @@ def with_ids(items: Sequence[Item], key: str) -> list[dict[str, Any]]:
     return named
 
 
-class WholeResponse:
-    """One object at the end. Implements AnswerWriter."""
-
+class WholeResponse(WholeAnswer):
     def __init__(self, telling: Telling) -> None:
         self._telling = telling
-
-    def begin(self, prologue: Prologue) -> bytes:
-        return b""
 
     def data(self, frame: Data) -> bytes:
         self._telling.output.take(frame)
@@ -143,6 +137,3 @@ class WholeResponse:
 
     def last(self, so_far: AnswerSoFar) -> bytes:
         return orjson.dumps(self._telling.finished(so_far))
-
-    def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
-        return b""
