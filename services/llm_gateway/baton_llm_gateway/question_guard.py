@@ -7,7 +7,7 @@ every other word but those that only phrase a question. What is left to the vect
 5, five                  a figure, each its own
 not, n't, never          a negation; `without` too
 <PERSON_1>, os.path, C++ as written, but for upper and lower case
-ships, shipping          one word: endings of grammar go
+ships, shipping          one word: endings of grammar go (inflection.py)
 please tell me, the, of  nothing: phrasing
 why, did, will, can, …   what is asked for, of which time and whether it is allowed: the same on both sides
 
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from baton_llm_gateway.inflection import root_of
 
 _TOKEN = re.compile(r"<[a-z]+_\d+>|[^\W_]+(?:[._:/@#+'-]+[^\W_]+)*[+#%]*|[<>=*/^%$€£&|~+-]", re.IGNORECASE)
 _POLITE = re.compile(
@@ -80,8 +82,6 @@ _ASKED = {
 _YES_OR_NO = _words(
     "is are am do does can could shall would has have should must may might need was were did"
 )
-_ENDINGS = ("ings", "ing", "ation", "ence", "ment", "ed", "es", "s", "e")
-_SHORTEST_STEM = 3
 _LAST_LATIN_LETTER = "\u024f"
 
 
@@ -107,7 +107,7 @@ def wording(question: str) -> Wording | None:
         asked.add("whether")
         if tokens[0] not in _PHRASING:
             asked.add(tokens[0])
-    words = tuple(_stem(token) for token in tokens if token not in _PHRASING and token not in _ASKED)
+    words = tuple(_root(token) for token in tokens if token not in _PHRASING and token not in _ASKED)
     return Wording(words, frozenset(asked)) if words else None
 
 
@@ -121,12 +121,5 @@ def _plain(token: str) -> str:
     return _FIGURES.get(low) or low.split("'")[0]
 
 
-def _stem(word: str) -> str:
-    if not word.isalpha() or word.endswith("ss"):
-        return word
-    for ending in _ENDINGS:
-        stem = word[: -len(ending)]
-        if word.endswith(ending) and len(stem) >= _SHORTEST_STEM:
-            is_doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in "sl"
-            return stem[:-1] if is_doubled else stem
-    return word
+def _root(word: str) -> str:
+    return root_of(word) if word.isalpha() else word
