@@ -97,7 +97,7 @@ class RelayEndpoint:
         return Asked(
             chat.model,
             lambda: count_all(
-                parts.desk.node.bus, run.request_id, chats, parts.admission.likely_model(chat.model)
+                parts.desk.node.bus, run.request_id, chats, parts.admission.tokenizer_of(chat.model)
             ),
             run,
             max_output_tokens=chat.sampling.max_tokens,

@@ -235,9 +235,11 @@ class Admission:
             text = f"This API key may not use the model {model[:64]!r}, but: {', '.join(sorted(allowed))}."
             raise RequestFailed.because("permission_denied", text, param="model")
 
-    def likely_model(self, model: str) -> str:
-        """Whose tokenizer counts, where a name may stand for several."""
-        return self._book.catalog.may_stand_for(model)[0]
+    def tokenizer_of(self, model: str) -> str | None:
+        """The model that counts, where a name stands for several; None where only other servers have it."""
+        catalog = self._book.catalog
+        likely = catalog.may_stand_for(model)[0]
+        return likely if any(target.is_local for target in catalog.route(likely).targets) else None
 
     def show(self, tenant: Tenant, exchange: Exchange) -> None:
         """The headers of an answer to a request that never came so far as to be admitted: as last seen."""
