@@ -206,3 +206,29 @@ async def test_a_bus_that_was_just_found_again_is_not_settled(
             assert not bus.is_settled
             monkeypatch.setattr("baton_common.nats_bus.SETTLE_SECONDS", 0.0)
             assert bus.is_settled
+
+
+async def test_what_is_said_to_a_socket_that_closed_unnoticed_is_sent_behind_the_reconnect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: list[bytes]) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")  # as uvloop has it
+
+    heard: list[bytes] = []
+    with restartable_nats_server(tmp_path) as server:
+        async with connected(server.url) as bus:
+            await bus.subscribe("late", lambda message: heard.append(message.payload))
+            client = cast(Any, bus)._client
+            client._flusher_task.cancel()
+            await eventually(client._flusher_task.done)
+            with monkeypatch.context() as cut_off:
+                writer = client._transport._io_writer
+                cut_off.setattr(writer, "is_closing", lambda: True)
+                cut_off.setattr(writer, "writelines", closed)
+                await bus.publish("late", b"said")
+            connections = Connections(bus)
+            server.stop()
+            await connections.lost()
+            server.start()
+            await connections.found()
+            await eventually(lambda: heard == [b"said"])

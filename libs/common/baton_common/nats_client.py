@@ -107,7 +107,10 @@ class StraightClient(Client):
             answer.set_result(data)
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:
-        """What one turn of the loop publishes goes to the socket in one write at its end."""
+        """What one turn of the loop publishes goes to the socket in one write at its end. A socket that has
+        closed is found so a moment later: until then all waits, and is sent behind the reconnect."""
+        if self._is_cut_off():
+            return None
         if force_flush or self._free_writer() is None:
             return await super()._flush_pending(force_flush)
         if self._write_comes:
@@ -125,6 +128,11 @@ class StraightClient(Client):
         pending, self._pending = self._pending, []
         self._pending_data_size = 0
         writer.writelines(pending)
+
+    def _is_cut_off(self) -> bool:
+        transport = self._transport
+        writer = transport._io_writer if isinstance(transport, TcpTransport) else None  # pyright: ignore[reportPrivateUsage]
+        return writer is not None and writer.is_closing()
 
     def _free_writer(self) -> asyncio.StreamWriter | None:
         """None: the flusher has to wait for the socket, or for a connection."""
