@@ -17,9 +17,9 @@ from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire
 from tests.support.fake_provider import Turn, fake_provider
 from tests.support.plain_gateway import KEY, catalog
-from tests.support.relay_stage import settled
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import running_service
+from tests.support.waiting import eventually
 
 
 async def words(turn: Turn) -> None:
@@ -60,7 +60,7 @@ async def test_what_it_had_answered_from_elsewhere_and_from_its_cache_is_booked_
                     answers = [await client.post("/v1/chat/completions", json=body) for _ in range(2)]
                     await gateway.kill()  # it tries to store two rows, but the store is not there yet
                 async with running_service("after_answer", nats.environment("after_answer") | home):
-                    await settled(lambda: len(stand_ins) == 2, seconds=30)
+                    await eventually(lambda: len(stand_ins) == 2, seconds=30)
                     ids = [answer.headers["x-request-id"] for answer in answers]
                     found = [await client.get("/v1/usage", params={"request_id": each}) for each in ids]
                 await node.drain(1)
