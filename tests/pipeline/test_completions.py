@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+import pytest_asyncio
 from openai.types import Completion
 
 from baton_engine import AsyncEngine
 from tests.support.tiny_model import BOS, tiny_config, tiny_parts
 from tests.support.whole_relay import KEY, MODEL, WholeRelay, whole_relay
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 LETTERS: dict[str, Any] = {"ignore_eos": True, "allowed_token_ids": list(range(65, 91))}
 QUESTION: dict[str, Any] = {"model": MODEL, "prompt": "Say", "max_tokens": 6, "temperature": 0}
 
 
-@pytest.fixture
-async def relay(nats_url: str, tmp_path: Path) -> AsyncGenerator[WholeRelay, None]:
-    async with whole_relay(nats_url, tmp_path, AsyncEngine(tiny_config(), tiny_parts())) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def relay(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[WholeRelay, None]:
+    async with whole_relay(
+        nats_url, tmp_path_factory.mktemp("home"), AsyncEngine(tiny_config(), tiny_parts())
+    ) as running:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(relay: WholeRelay) -> AsyncGenerator[openai.AsyncOpenAI, None]:
     base_url = str(relay.client.base_url.join("v1"))
     async with openai.AsyncOpenAI(base_url=base_url, api_key=KEY, max_retries=0) as running:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from baton_edge_api.openapi import document
 from tests.support.api_stage import api_stage
@@ -18,6 +18,7 @@ from tests.support.nats_server import running_nats_server
 from tests.support.scripted_embedder import MODEL as EMBEDDER
 from tests.support.whole_relay import KEY, MODEL, WholeRelay
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 MESSAGES = [{"role": "user", "content": "Hi"}]
 GOOD: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"model": MODEL, "messages": MESSAGES, "max_tokens": 3},
@@ -81,14 +82,20 @@ def own_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-async def stage(own_nats: str, tmp_path: Path) -> AsyncIterator[WholeRelay]:
-    async with api_stage(own_nats, tmp_path) as relay:
-        yield relay
-        for path, body in GOOD.items():
-            if path != "/v1/batches":
-                answer = await relay.client.post(path, json=body)
-                assert answer.status_code == 200, (path, answer.text)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def relay(own_nats: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WholeRelay]:
+    async with api_stage(own_nats, tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(relay: WholeRelay) -> AsyncIterator[WholeRelay]:
+    """After each sweep everything is answered as before."""
+    yield relay
+    for path, body in GOOD.items():
+        if path != "/v1/batches":
+            answer = await relay.client.post(path, json=body)
+            assert answer.status_code == 200, (path, answer.text)
 
 
 def judge(name: object, answer: httpx.Response) -> None:

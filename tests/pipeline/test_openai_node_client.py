@@ -17,7 +17,8 @@ import pytest
 
 from tests.support.api_stage import api_stage
 from tests.support.edge_process import KEY as EDGE_KEY
-from tests.support.edge_process import Turn, running_edge
+from tests.support.edge_process import running_edge
+from tests.support.edge_scripts import Silence
 from tests.support.fake_engine import WORDS
 from tests.support.nats_server import running_nats_server
 from tests.support.whole_relay import KEY, MODEL
@@ -77,18 +78,11 @@ async def test_all_that_it_does(own_nats: str, tmp_path: Path) -> None:
 
 
 async def test_it_parses_on_over_comments(nats_url: str) -> None:
-    heard = asyncio.Event()
-
-    async def silent(turn: Turn) -> None:
-        await turn.prologue()
-        await heard.wait()
-        await turn.data("At last.")
-        await turn.end()
-
+    silence = Silence()
     seen: dict[str, Any] = {}
-    async with running_edge(nats_url, silent, keep_alive_seconds=0.02) as edge:
+    async with running_edge(nats_url, silence, keep_alive_seconds=0.02) as edge:
         async for said in node(edge.url, EDGE_KEY, "silence"):
             seen |= said
             if said.get("heard"):
-                heard.set()
+                silence.heard.set()
     assert seen == {"heard": True, "text": "At last."}

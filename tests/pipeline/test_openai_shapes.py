@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 from openai.types import Batch, Completion, CreateEmbeddingResponse, FileDeleted, FileObject, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
@@ -24,6 +24,7 @@ from tests.support.openai_shapes import RESPONSE_EVENT, completion_chunk, events
 from tests.support.scripted_embedder import MODEL as EMBEDDER
 from tests.support.whole_relay import MODEL
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = (
     "<think>\nHm, two.\n</think>\n\nI look.\n"
     '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n'
@@ -41,12 +42,12 @@ def own_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-async def http(own_nats: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def http(own_nats: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     words = tuple(TEXT[start : start + 5] for start in range(0, len(TEXT), 5))
     engine = FakeEngine(Script(words=words))
     engine.tokenizer.chat_template_source = "{{ messages }}<think>"
-    async with api_stage(own_nats, tmp_path, engine) as relay:
+    async with api_stage(own_nats, tmp_path_factory.mktemp("home"), engine) as relay:
         yield relay.client
 
 

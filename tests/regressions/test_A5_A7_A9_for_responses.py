@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from baton_contracts.errors import ErrorBody
 from baton_contracts.records import ResponseRecord
-from tests.support.edge_process import KEY, Turn, running_edge
+from tests.support.edge_process import KEY, running_edge
+from tests.support.edge_scripts import FORTY, Silence, forty_of_sixty
 from tests.support.openai_responses import events_of
 
 ASKED: dict[str, Any] = {"model": "m", "input": "Hello?"}
-
-
-async def forty_of_sixty(turn: Turn) -> None:
-    await turn.prologue()
-    for number in range(40):
-        await turn.data(f"{number} ")
-    await turn.error(ErrorBody(code="upstream_error", message="The provider closed.", stop="llm_gateway"))
 
 
 async def test_forty_tokens_then_it_failed_and_the_forty_are_kept(nats_url: str) -> None:
@@ -33,28 +25,20 @@ async def test_forty_tokens_then_it_failed_and_the_forty_are_kept(nats_url: str)
         spans = await edge.relay.spans()
         record = ResponseRecord.decode(edge.relay.records["response"][0])
     events = events_of(answer.text)
-    said = "".join(f"{number} " for number in range(40))
     deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
-    assert "".join(deltas) == said
+    assert "".join(deltas) == FORTY
     assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
     assert "[DONE]" not in answer.text
     assert record.status == "failed"
-    assert said in record.output
+    assert FORTY in record.output
     stream = next(span for span in spans if span["name"] == "stream")
     assert (stream["status"], stream["attributes"]["chunks"]) == ("error", 40)
 
 
 async def test_comments_come_in_the_silence_and_the_events_go_on(nats_url: str) -> None:
-    heard = asyncio.Event()
-
-    async def silent(turn: Turn) -> None:
-        await turn.prologue()
-        await heard.wait()
-        await turn.data("At last.")
-        await turn.end()
-
+    silence = Silence()
     async with (
-        running_edge(nats_url, silent, keep_alive_seconds=0.02) as edge,
+        running_edge(nats_url, silence, keep_alive_seconds=0.02) as edge,
         httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
         client.stream("POST", "/v1/responses", json=ASKED | {"stream": True}) as answer,
     ):
@@ -62,7 +46,7 @@ async def test_comments_come_in_the_silence_and_the_events_go_on(nats_url: str) 
         async for piece in answer.aiter_text():
             text += piece
             if text.count(": ping\n\n") >= 3:
-                heard.set()
+                silence.heard.set()
     assert events_of(text)[-1]["response"]["output"][0]["content"][0]["text"] == "At last."
 
 

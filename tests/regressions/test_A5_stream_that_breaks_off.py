@@ -6,16 +6,9 @@ import json
 
 import httpx
 
-from baton_contracts.errors import ErrorBody
 from baton_contracts.records import ConversationRecord
-from tests.support.edge_process import QUESTION, Turn, running_edge
-
-
-async def forty_of_sixty(turn: Turn) -> None:
-    await turn.prologue()
-    for number in range(40):
-        await turn.data(f"{number} ")
-    await turn.error(ErrorBody(code="upstream_error", message="The provider closed.", stop="llm_gateway"))
+from tests.support.edge_process import QUESTION, running_edge
+from tests.support.edge_scripts import FORTY, forty_of_sixty
 
 
 async def test_forty_tokens_then_an_error_event(nats_url: str) -> None:
@@ -27,9 +20,7 @@ async def test_forty_tokens_then_an_error_event(nats_url: str) -> None:
         spans = await edge.relay.spans()
         record = ConversationRecord.decode(edge.relay.records["conversation"][0])
     *chunks, last = [json.loads(event[6:]) for event in response.text.split("\n\n") if event]
-    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == "".join(
-        f"{number} " for number in range(40)
-    )
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == FORTY
     assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
     assert last["error"]["code"] == "upstream_error"
     assert (record.cut_short, record.finish_reason) == (True, None)

@@ -11,21 +11,15 @@ import httpx2
 import openai
 
 from tests.support.edge_process import KEY, QUESTION, Turn, hello, running_edge
+from tests.support.edge_scripts import Silence
 
 STREAM = QUESTION | {"stream": True}
 
 
 async def test_comments_come_in_the_silence_before_the_first_token(nats_url: str) -> None:
-    heard = asyncio.Event()
-
-    async def silent(turn: Turn) -> None:
-        await turn.prologue()
-        await heard.wait()
-        await turn.data("At last.")
-        await turn.end()
-
+    silence = Silence()
     async with (
-        running_edge(nats_url, silent, keep_alive_seconds=0.02) as edge,
+        running_edge(nats_url, silence, keep_alive_seconds=0.02) as edge,
         httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
         client.stream("POST", "/v1/chat/completions", json=STREAM) as response,
     ):
@@ -34,7 +28,7 @@ async def test_comments_come_in_the_silence_before_the_first_token(nats_url: str
         async for line in response.aiter_lines():
             pings += line == ": ping"
             if pings == 3:
-                heard.set()
+                silence.heard.set()
             if line.startswith("data: "):
                 rest.append(line)
     assert pings >= 3

@@ -60,12 +60,19 @@ def lose_one(worker: Running) -> list[bytes]:
     return lost
 
 
-async def test_a_cleared_cache_is_an_empty_index(memory_stage: Stage) -> None:
+@asynccontextmanager
+async def known_chain(stage: Stage) -> AsyncGenerator[tuple[FakeEngine, Running, PrefixIndex], None]:
+    """A replica with the whole chain in its cache, of which an index knows."""
     engine = FakeEngine()
-    worker = await memory_stage.worker(engine)
-    async with listener(memory_stage) as index:
+    worker = await stage.worker(engine)
+    async with listener(stage) as index:
         engine.store(*CHAIN)
         await eventually(lambda: index.num_cached(worker.instance, KEYS) == len(CHAIN) == 12)
+        yield engine, worker, index
+
+
+async def test_a_cleared_cache_is_an_empty_index(memory_stage: Stage) -> None:
+    async with known_chain(memory_stage) as (engine, worker, index):
         engine.findable.clear()
         engine.kv_log.cleared()
         engine.kv_log.flush()
@@ -73,11 +80,7 @@ async def test_a_cleared_cache_is_an_empty_index(memory_stage: Stage) -> None:
 
 
 async def test_a_lost_event_is_noticed_by_the_next_one_and_mended(memory_stage: Stage) -> None:
-    engine = FakeEngine()
-    worker = await memory_stage.worker(engine)
-    async with listener(memory_stage) as index:
-        engine.store(*CHAIN)
-        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
+    async with known_chain(memory_stage) as (engine, worker, index):
         lost = lose_one(worker)
         engine.evict(*CHAIN[6:])
         await eventually(lambda: bool(lost))
@@ -86,11 +89,7 @@ async def test_a_lost_event_is_noticed_by_the_next_one_and_mended(memory_stage: 
 
 
 async def test_a_lost_last_event_is_noticed_by_the_heartbeats(memory_stage: Stage) -> None:
-    engine = FakeEngine()
-    worker = await memory_stage.worker(engine)
-    async with listener(memory_stage) as index:
-        engine.store(*CHAIN)
-        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
+    async with known_chain(memory_stage) as (engine, worker, index):
         lost = lose_one(worker)
         engine.evict(*CHAIN[6:])
         await eventually(lambda: bool(lost))
@@ -99,11 +98,7 @@ async def test_a_lost_last_event_is_noticed_by_the_heartbeats(memory_stage: Stag
 
 
 async def test_a_replica_that_is_gone_has_no_cache(memory_stage: Stage) -> None:
-    engine = FakeEngine()
-    worker = await memory_stage.worker(engine)
-    async with listener(memory_stage) as index:
-        engine.store(*CHAIN)
-        await eventually(lambda: index.num_cached(worker.instance, KEYS) == 12)
+    async with known_chain(memory_stage) as (engine, _, index):
         await engine.close()
         await eventually(lambda: index.num_replicas == 0, SECOND)
 
