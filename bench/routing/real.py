@@ -54,7 +54,7 @@ class RealLoad:
     num_replicas: int = 4
     groups: int = 10
     asked_by_each: int = 6
-    num_cold: int = 36
+    num_cold: int = 60
     rate: float = 3.0
 
     def quick(self) -> RealLoad:

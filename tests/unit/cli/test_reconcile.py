@@ -8,7 +8,7 @@ import pytest
 
 from baton_cli.commands.reconcile import seconds_of
 from baton_cli.errors import CliError
-from baton_cli.reconcile.differences import differences
+from baton_cli.reconcile.differences import Difference, differences, lasting
 from baton_cli.reconcile.evidence import Evidence, newest
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import ReplicaHeartbeat
@@ -53,7 +53,7 @@ def beat(replica: str = ONE, tokens: int = 5, **changes: Any) -> ReplicaHeartbea
         replica=replica,
         model="m",
         state="ready",
-        sent_at=1.0,
+        sent_at=2000.0,
         counting_since=1.0,
         generation_tokens_total=tokens,
     )
@@ -142,6 +142,25 @@ def test_figures_that_differ() -> None:
 def test_a_counter_is_compared_only_of_a_replica_at_rest() -> None:
     assert kinds([row()], [ran()], [beat(tokens=9)]) == ["counter"]
     assert kinds([row()], [ran()], [beat(tokens=9, num_running=1)]) == []
+
+
+def test_what_a_replica_did_around_its_heartbeat_may_be_counted_or_not() -> None:
+    """Its run of five tokens ended at 1001: it lies before, within the second after, or later than that."""
+    for sent_at, counted, same in [
+        *((1001.0, 5, True), (1001.0, 0, False)),
+        *((1000.5, 5, True), (1000.5, 0, True), (1000.5, 6, False)),
+        *((999.0, 0, True), (999.0, 5, False)),
+    ]:
+        seen = kinds([row()], [ran(), told()], [beat(tokens=counted, sent_at=sent_at)])
+        assert (seen == []) is same, (sent_at, counted)
+
+
+def test_what_was_on_its_way_at_the_first_look_is_no_difference() -> None:
+    late = Difference("lost row", RID, "attempt 1")
+    lost = Difference("lost row", "cd" * 16, "attempt 1")
+    new = Difference("bill", RID, "its client was told 7 + 5")
+    one, two = (Difference("counter", "", "counted", replica) for replica in (ONE, TWO))
+    assert lasting([late, lost, one], [lost, new, two]) == [lost]
 
 
 def test_an_answer_to_several_requests_is_the_bill_of_all() -> None:

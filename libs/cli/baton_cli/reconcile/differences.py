@@ -7,6 +7,7 @@
     bill              the rows of a request add up to something else than its client was told
     counter           an engine counted more or fewer tokens than its traces tell
 
+Of a system at work, what is on its way differs for a while: `lasting` are those that a later look finds too.
 What an engine gave after its request had moved on or had been given up, or after its client had left and
 nobody waited for its last word any more, is on nobody's bill, and no difference.
 """
@@ -14,7 +15,7 @@ nobody waited for its last word any more, is on nobody's bill, and no difference
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +37,11 @@ class Difference:
     request_id: str
     """Empty where it is about a replica."""
     text: str
+    replica: str = ""
+
+    @property
+    def about(self) -> tuple[Kind, str, str]:
+        return self.kind, self.request_id, self.replica
 
 
 def differences(found: Evidence, *, since: float) -> list[Difference]:
@@ -46,6 +52,11 @@ def differences(found: Evidence, *, since: float) -> list[Difference]:
         *_bills(found, since),
         *(one for beat in found.replicas for one in _counters(beat, found)),
     ]
+
+
+def lasting(before: Iterable[Difference], now: Iterable[Difference]) -> list[Difference]:
+    known = {one.about for one in before}
+    return [one for one in now if one.about in known]
 
 
 def _attempts(found: Evidence, since: float) -> Iterator[Difference]:
@@ -122,13 +133,17 @@ def _bill(client: TheClient, rows: list[UsageRecord]) -> Iterator[Difference]:
 
 
 def _counters(beat: ReplicaHeartbeat, found: Evidence) -> Iterator[Difference]:
-    """Only of a replica at rest, all of whose life the evidence covers."""
+    """Only of a replica at rest, all of whose life the evidence covers. The spans were read after its
+    heartbeat: what it ended in the second behind that may be counted or not."""
     if beat.num_running or beat.num_waiting or not beat.counting_since:
         return
-    told = sum(run.completion_tokens for run in found.runs if run.replica == beat.replica)
-    if told != beat.generation_tokens_total:
-        text = f"{beat.replica} counted {beat.generation_tokens_total} tokens, its traces tell of {told}"
-        yield Difference("counter", "", text)
+    runs = [run for run in found.runs if run.replica == beat.replica]
+    told = sum(run.completion_tokens for run in runs if run.ended_at <= beat.sent_at)
+    most = sum(run.completion_tokens for run in runs if run.ended_at <= beat.sent_at + SPAN_SLACK_SECONDS)
+    counted = beat.generation_tokens_total
+    if not told <= counted <= most:
+        text = f"{beat.replica} counted {counted} tokens, its traces tell of {told}"
+        yield Difference("counter", "", text, beat.replica)
 
 
 def _tokens(what: UsageRecord | EngineRun) -> str:
