@@ -16,8 +16,8 @@ from baton_cli.reconcile.differences import differences, lasting
 from baton_cli.terminal import console
 
 SETTLE_SECONDS = 10.0
-"""A gateway that was lost is missed after some seconds; then an engine stores its rows. A migrated attempt's row
-waits for the next acceptance."""
+"""A gateway that was lost is missed after some seconds, and then an engine stores its rows; the row of a
+migrated attempt waits for the next acceptance."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
