@@ -24,7 +24,7 @@ from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineWork, RouteHandoff
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Message, Part, Prompt
-from tests.support.relay_stage import settled
+from tests.support..py import settled
 from tests.support.restricted_nats import RestrictedNats
 from tests.support.service_process import running_service
 
