@@ -24,9 +24,9 @@ from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineWork, RouteHandoff
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Message, Part, Prompt
-from tests.support..py import settled
 from tests.support.restricted_nats import RestrictedNats
 from tests.support.service_process import running_service
+from tests.support.waiting import eventually
 
 COUNT = 10_000
 AT_ONCE = 40
@@ -180,7 +180,7 @@ async def test_nothing_is_held_and_every_seat_is_free_at_the_end(relay_nats: Res
         await asyncio.gather(*(in_turn(number) for number in range(COUNT)))
         for request_id in askers.running:
             await askers.cancel(request_id)
-        await settled(lambda: not any(fleet.held.values()))
+        await eventually(lambda: not any(fleet.held.values()))
 
         asked = askers.answers
         assert asked.total() == COUNT
