@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from baton_common.errors import RequestFailed
-from baton_contracts.openai_completions import MAX_PROMPTS, CompletionRequest
+from baton_contracts.openai_completions import CompletionRequest
 from baton_contracts.prompt import ChatRequest, Message, Part
 from baton_edge_api.completion_objects import CompletionForm
 from baton_edge_api.completion_question import CompletionQuestion
 from baton_edge_api.generation_mapping import check_generation, sampling_of
 from baton_edge_api.parameters import COMPLETION_NOT_SERVED
-from baton_edge_api.refusals import bad_value
+from baton_edge_api.refusals import bad_value, check_num_characters
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.typed_body import typed
 from baton_edge_api.validation import check_served, ignored_names
@@ -37,7 +36,7 @@ def read_completion(raw: object, *, strict: bool, max_text_chars: int) -> Comple
     max_tokens = DEFAULT_MAX_TOKENS if wire.max_tokens is None else wire.max_tokens
     check_generation(wire, max_tokens)
     chats = _chats(wire, max_tokens)
-    _check_size(chats, max_text_chars)
+    check_num_characters(sum(chat.num_characters for chat in chats), max_text_chars, "prompt")
     return CompletionQuestion(
         chat=chats[0],
         more_chats=chats[1:],
@@ -83,7 +82,7 @@ def _prompts(given: object) -> Iterator[tuple[str, tuple[int, ...]]]:
     if isinstance(items[0], int):
         yield "", tuple(items)
         return
-    for item in items[:MAX_PROMPTS]:
+    for item in items:
         yield (item, ()) if isinstance(item, str) else ("", tuple(item))
 
 
@@ -99,10 +98,3 @@ def _form(wire: CompletionRequest, chats: tuple[ChatRequest, ...], max_tokens: i
         echo=bool(wire.echo),
         only_prompt=max_tokens == 0,
     )
-
-
-def _check_size(chats: tuple[ChatRequest, ...], limit: int) -> None:
-    total = sum(chat.num_characters for chat in chats)
-    if total > limit:
-        text = f"The request holds {total} characters of text; at most {limit} are accepted. Shorten it."
-        raise RequestFailed.because("request_too_large", text, param="prompt")

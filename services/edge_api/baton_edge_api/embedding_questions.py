@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from baton_common.errors import RequestFailed
 from baton_contracts.heartbeats import EmbeddingModel
 from baton_contracts.openai_embeddings import EmbeddingRequest
 from baton_contracts.queries import MAX_TEXTS, EmbedQuery
+from baton_edge_api.refusals import check_num_characters
 from baton_edge_api.typed_body import parsed, typed
 from baton_edge_api.validation import ignored_names
 
@@ -26,9 +26,7 @@ def read_embeddings(
     """The request, and the names in it that have no effect. Raises RequestFailed, naming the parameter."""
     wire = typed(EmbeddingRequest, parsed(body))
     total = sum(len(item) for item in wire.input if isinstance(item, str))
-    if total > max_text_chars:
-        text = f"The request holds {total} characters of text; at most {max_text_chars} are accepted."
-        raise RequestFailed.because("request_too_large", text, param="input")
+    check_num_characters(total, max_text_chars, "input")
     return wire, ignored_names(wire, strict=strict)
 
 

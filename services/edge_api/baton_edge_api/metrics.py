@@ -177,7 +177,7 @@ class Metrics:
         self._batch_lines = self._counter(
             "baton:batch_lines", "Lines of batches that have a result.", ("outcome",)
         )
-        self.in_flight = Gauge("baton:requests_in_flight", "Chat requests under way.", registry=self.registry)
+        self.in_flight = Gauge("baton:requests_in_flight", "Requests under way.", registry=self.registry)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -13,5 +13,12 @@ def not_served(param: str, text: str) -> RequestFailed:
     return RequestFailed.because("unsupported_parameter", f"{param}: {text}", param=param)
 
 
+def check_num_characters(total: int, limit: int, param: str) -> None:
+    """Of all text of one request. Raises RequestFailed."""
+    if total > limit:
+        text = f"The request holds {total} characters of text; at most {limit} are accepted. Shorten it."
+        raise RequestFailed.because("request_too_large", text, param=param)
+
+
 def missing(param: str, text: str) -> RequestFailed:
     return RequestFailed.because("missing_required_parameter", f"{param}: {text}", param=param)

@@ -14,13 +14,12 @@ from pydantic import BaseModel
 from baton_common.errors import RequestFailed
 from baton_contracts.openai_generation import GenerationRequest
 from baton_contracts.openai_requests import AssistantMessage, ChatCompletionRequest
-from baton_contracts.prompt import ChatRequest
 from baton_edge_api.chat_form import chat_form
 from baton_edge_api.chat_mapping import chat_request
 from baton_edge_api.chat_question import ChatQuestion
 from baton_edge_api.generation_mapping import check_generation
 from baton_edge_api.parameters import CHAT_NOT_SERVED, INSTEAD, NO_EFFECT, NOT_SERVED, Neutral
-from baton_edge_api.refusals import bad_value, not_served
+from baton_edge_api.refusals import bad_value, check_num_characters, not_served
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.tools import check_calls
 from baton_edge_api.typed_body import typed
@@ -41,7 +40,7 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
     _check_messages(wire)
     check_calls(wire)
     chat = chat_request(wire)
-    _check_size(chat, max_text_chars)
+    check_num_characters(chat.num_characters, max_text_chars, "tools" if chat.tools else "messages")
     return ChatQuestion(
         chat=chat,
         form=chat_form(wire),
@@ -49,13 +48,6 @@ def read_chat(raw: object, *, strict: bool, max_text_chars: int) -> ChatQuestion
         conversation_id=wire.conversation_id,
         ignored=ignored_names(wire, strict=strict),
     )
-
-
-def _check_size(chat: ChatRequest, limit: int) -> None:
-    total = chat.num_characters
-    if total > limit:
-        text = f"The request holds {total} characters of text; at most {limit} are accepted. Shorten it."
-        raise RequestFailed.because("request_too_large", text, param="tools" if chat.tools else "messages")
 
 
 def _check_consistency(wire: ChatCompletionRequest) -> None:
