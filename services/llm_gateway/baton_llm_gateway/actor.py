@@ -11,11 +11,11 @@ from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_common.routes import CacheRules
 from baton_contracts import subjects
-from baton_contracts.frames import SHARED
+from baton_contracts.frames import CACHED, SHARED
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import LEDGER_SECONDS, Books
-from baton_llm_gateway.cached_answer import cache_hit_record, send_cached
+from baton_llm_gateway.cached_answer import row_without_call, send_cached
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.itinerary import Itinerary
 from baton_llm_gateway.model_choice import Choice, ModelChooser
@@ -207,7 +207,15 @@ class Gateway:
                 citations=handoff.prompt.citations,
                 similarity=similarity,
             )
-        record = cache_hit_record(ctx.envelope, choice.model, hit, started_at, ctx.node.clock.wall())
+        record = row_without_call(
+            ctx.envelope,
+            choice.model,
+            CACHED,
+            hit.usage,
+            hit.finish_reason,
+            started_at=started_at,
+            ended_at=ctx.node.clock.wall(),
+        )
         with ctx.spans.span("ledger"):
             await asyncio.wait({self.books.write(record)}, timeout=LEDGER_SECONDS)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from baton_common.context import RequestContext
 from baton_common.frame_sender import FrameOutbox
-from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
-from baton_contracts.frames import CACHED, Data, End, Prologue
+from baton_contracts.frames import CACHED, Data, End, FinishReason, Prologue, Usage
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.response_cache import CachedAnswer
+from baton_llm_gateway.telling import way_out
 
 PIECE_CHARACTERS = 256
 
@@ -27,12 +27,7 @@ async def send_cached(
 ) -> None:
     """`similarity`: of the question that it answered, where that is another one."""
     request_id, gateway = ctx.request_id, ctx.node.instance
-    way = (
-        subjects.frames(gateway, guard, request_id)
-        if guard
-        else subjects.reply(ctx.envelope.edge, request_id)
-    )
-    stream = outbox.open(way, request_id, ctx.envelope.attempt)
+    stream = outbox.open(way_out(ctx, guard), request_id, ctx.envelope.attempt)
     await stream.send(
         Prologue(
             request_id=request_id,
@@ -71,20 +66,28 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start : start + PIECE_CHARACTERS]
 
 
-def cache_hit_record(
-    envelope: Envelope, model: str, answer: CachedAnswer, started_at: float, ended_at: float
+def row_without_call(
+    envelope: Envelope,
+    model: str,
+    replica: str,
+    usage: Usage,
+    finish_reason: FinishReason | None,
+    *,
+    started_at: float,
+    ended_at: float,
 ) -> UsageRecord:
-    """The row says what the answer would have cost, and by its outcome that it cost nothing."""
+    """The row says what the answer would have cost, and by its outcome that it cost nothing. `replica`:
+    CACHED or SHARED."""
     return UsageRecord(
         request_id=envelope.request_id,
         run_id=envelope.run_id,
         attempt=envelope.attempt,
         tenant=envelope.tenant,
         model=model,
-        replica=CACHED,
-        usage=answer.usage,
+        replica=replica,
+        usage=usage,
         outcome="cache_hit",
-        finish_reason=answer.finish_reason,
+        finish_reason=finish_reason,
         started_at=started_at,
         ended_at=ended_at,
     )

@@ -35,14 +35,14 @@ class Providers:
 
 
 class OtherServers:
-    """`way_out` is the subject of the answer's frames; `guard` who filters them, or this process."""
+    """`way` is the subject of the answer's frames; `guard` who filters them, or this process."""
 
     def __init__(
         self,
         ctx: RequestContext,
         handoff: GatewayHandoff,
         guard: str,
-        way_out: str,
+        way: str,
         providers: Providers,
         audience: Audience,
         telling: Telling,
@@ -51,7 +51,7 @@ class OtherServers:
         self._ctx = ctx
         self._handoff = handoff
         self._guard = guard
-        self._way_out = way_out
+        self._way = way
         self._providers = providers
         self._audience = audience
         self._telling = telling
@@ -63,7 +63,7 @@ class OtherServers:
             attempt.cancel()
             return
         outbox, health = self._providers.outbox, self._providers.health
-        stream = outbox.open(self._way_out, self._ctx.request_id, attempt.number)
+        stream = outbox.open(self._way, self._ctx.request_id, attempt.number)
         call = self._prepared(attempt, target, stream)
         self._audience.wake = call.wake
         self._audience.cancellation.holds_blocks = False

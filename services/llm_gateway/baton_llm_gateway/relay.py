@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox
-from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.handoffs import GatewayHandoff
 from baton_llm_gateway.attempt import Attempt
@@ -27,7 +26,7 @@ from baton_llm_gateway.other_servers import OtherServers, Providers
 from baton_llm_gateway.own_replicas import OwnReplicas
 from baton_llm_gateway.run_rows import RunRows
 from baton_llm_gateway.single_flight import Flight
-from baton_llm_gateway.telling import Telling
+from baton_llm_gateway.telling import Telling, way_out
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,12 @@ class Relay:
             ourselves=ctx.node.instance,
             stall_seconds=limits.stall_seconds,
         )
-        way_out = (
-            subjects.frames(ctx.node.instance, guard, ctx.request_id)
-            if guard
-            else subjects.reply(ctx.envelope.edge, ctx.request_id)
-        )
+        way = way_out(ctx, guard)
         audience = self._audience = Audience(ctx, cancellation, self._guard, listener, flight)
-        telling = self._telling = Telling(ctx, cancellation, way_out)
+        telling = self._telling = Telling(ctx, cancellation, way)
         rows = self._rows = RunRows(ctx, books)
         self._replicas = OwnReplicas(ctx, handoff, self._guard, listener, audience, telling, rows)
-        self._servers = OtherServers(ctx, handoff, self._guard, way_out, providers, audience, telling, rows)
+        self._servers = OtherServers(ctx, handoff, self._guard, way, providers, audience, telling, rows)
 
     async def run(self) -> Attempt:
         """The attempt that ended it; the guard has been told."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.frame_sender import FrameOutbox, FrameStream
-from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import SHARED, Data, End, Error, Prologue, Usage, encode_frame
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.cached_answer import row_without_call
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.listening import CANCELLED, guard_lost
+from baton_llm_gateway.telling import way_out
 
 
 @dataclass
@@ -104,11 +105,7 @@ class Follower:
         self._cancellation = cancellation
         self._outbox = outbox
         self._guard = guard or ctx.node.instance
-        self._way = (
-            subjects.frames(ctx.node.instance, guard, ctx.request_id)
-            if guard
-            else subjects.reply(ctx.envelope.edge, ctx.request_id)
-        )
+        self._way = way_out(ctx, guard)
         self._num_answers = num_answers
         self._citations = citations
         self._stream: FrameStream | None = None
@@ -140,21 +137,18 @@ class Follower:
 
     def record(self, started_at: float) -> UsageRecord | None:
         """What the answer would have cost; it cost nothing. None: there was no answer."""
-        last, envelope = self._flight.last, self._ctx.envelope
+        last = self._flight.last
         if last is None or last.outcome != "finished" or self._is_given_up:
             return None
-        return UsageRecord(
-            request_id=envelope.request_id,
-            run_id=envelope.run_id,
-            attempt=envelope.attempt,
-            tenant=envelope.tenant,
-            model=self._flight.model,
-            replica=SHARED,
-            usage=last.usage or Usage(),
-            outcome="cache_hit",
-            finish_reason=last.finish_reason,
+        now = self._ctx.node.clock.wall()
+        return row_without_call(
+            self._ctx.envelope,
+            self._flight.model,
+            SHARED,
+            last.usage or Usage(),
+            last.finish_reason,
             started_at=started_at,
-            ended_at=self._ctx.node.clock.wall(),
+            ended_at=now,
         )
 
     async def _follow(self) -> None:

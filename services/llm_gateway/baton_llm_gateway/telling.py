@@ -13,13 +13,18 @@ from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.listening import CANCELLED
 
 
-class Telling:
-    """`way_out` is the subject of the answer's frames: the guard's, or without one the edge's."""
+def way_out(ctx: RequestContext, guard: str | None) -> str:
+    """The subject of an answer's frames: the guard's, or without one straight to the edge."""
+    if guard is None:
+        return subjects.reply(ctx.envelope.edge, ctx.request_id)
+    return subjects.frames(ctx.node.instance, guard, ctx.request_id)
 
-    def __init__(self, ctx: RequestContext, cancellation: Cancellation, way_out: str) -> None:
+
+class Telling:
+    def __init__(self, ctx: RequestContext, cancellation: Cancellation, way: str) -> None:
         self._ctx = ctx
         self._cancellation = cancellation
-        self._way_out = way_out
+        self._way = way
         self.cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
 
@@ -42,7 +47,7 @@ class Telling:
             sender=self._ctx.node.instance,
             stop="engine_worker",
         )
-        await self._ctx.tell(self._way_out, encode_frame(held))
+        await self._ctx.tell(self._way, encode_frame(held))
 
     async def guard(self, last: Attempt) -> None:
         """That nothing more comes, unless it knows that from the engine's own last frame. An End(cancelled)
@@ -57,4 +62,4 @@ class Telling:
             error=last.error or CANCELLED,
             usage=last.usage,
         )
-        await self._ctx.tell(self._way_out, encode_frame(frame))
+        await self._ctx.tell(self._way, encode_frame(frame))

@@ -48,13 +48,6 @@ class ProviderError(Exception):
         self.error = error
 
 
-@dataclass
-class _Calls:
-    """Of one answer: ids and places as they were begun."""
-
-    open: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
-
-
 class AnswerReader:
     """`take` chunks, then `pieces` for what they added; `num_tokens` counts what came of all answers."""
 
@@ -62,7 +55,8 @@ class AnswerReader:
         self._num_answers = num_answers
         self._pieces: list[Piece] = []
         self._last: dict[int, Piece] = {}
-        self._calls: dict[int, _Calls] = {}
+        self._calls: dict[int, dict[int, ToolCallPiece]] = {}
+        """By answer, as they were begun, by the server's own number."""
         self._reasons: dict[int, FinishReason] = {}
         self.num_tokens = 0
         self.usage: Usage | None = None
@@ -81,11 +75,7 @@ class AnswerReader:
 
     def take(self, chunk: object) -> None:
         """One chunk of a stream. Raises ProviderError, NoAnswer."""
-        if not isinstance(chunk, dict):
-            raise NoAnswer("a chunk is no JSON object")
-        chunk = cast(Json, chunk)
-        if error := chunk.get("error"):
-            raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
+        chunk = _opened(chunk, "a chunk")
         if usage := _usage(chunk.get("usage")):
             self.usage = usage
         for choice in _objects(chunk.get("choices")):
@@ -93,11 +83,7 @@ class AnswerReader:
 
     def take_whole(self, answer: object) -> None:
         """The one object of an answer that is not streamed. Raises ProviderError, NoAnswer."""
-        if not isinstance(answer, dict):
-            raise NoAnswer("the answer is no JSON object")
-        answer = cast(Json, answer)
-        if error := answer.get("error"):
-            raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
+        answer = _opened(answer, "the answer")
         choices = list(_objects(answer.get("choices")))
         if not choices:
             raise NoAnswer("the answer has no choices")
@@ -144,7 +130,7 @@ class AnswerReader:
         piece.logprobs += logprobs
 
     def _call_pieces(self, answer: int, raw: object, *, is_whole: bool) -> Iterator[ToolCallPiece]:
-        known = self._calls.setdefault(answer, _Calls()).open
+        known = self._calls.setdefault(answer, {})
         for place, call in enumerate(_objects(raw)):
             function = _object(call.get("function"))
             index = call.get("index")
@@ -169,12 +155,22 @@ class AnswerReader:
     def _closed_calls(self, answer: int) -> Iterator[ToolCallPiece]:
         """The last call begun is complete once the next one, or the end, comes."""
         known = self._calls.get(answer)
-        if not known or not known.open:
+        if not known:
             return
-        key, last = next(reversed(known.open.items()))
+        key, last = next(reversed(known.items()))
         if last.is_whole is None:
-            known.open[key] = last.model_copy(update={"is_whole": True})
+            known[key] = last.model_copy(update={"is_whole": True})
             yield ToolCallPiece(index=last.index, is_whole=True)
+
+
+def _opened(value: object, what: str) -> Json:
+    """Raises NoAnswer for what is none, ProviderError for an error in its place."""
+    if not isinstance(value, dict):
+        raise NoAnswer(f"{what} is no JSON object")
+    value = cast(Json, value)
+    if error := value.get("error"):
+        raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
+    return value
 
 
 def _place(known: dict[int, ToolCallPiece], call_id: object, place: int) -> int:
