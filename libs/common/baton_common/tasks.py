@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from baton_common.errors import BusError
+
 log = logging.getLogger(__name__)
 _running: set[asyncio.Task[Any]] = set()
 
@@ -21,5 +23,9 @@ def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 def _finished(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
-    if not task.cancelled() and (error := task.exception()):
+    if task.cancelled() or not (error := task.exception()):
+        return
+    if isinstance(error, BusError):  # who waited for it finds out by its own time-out
+        log.warning("not sent: %s", error)
+    else:
         log.error("background work failed: %s: %s", type(error).__name__, error)
