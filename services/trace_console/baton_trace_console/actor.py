@@ -79,7 +79,7 @@ class Console:
 
 
 def _limit(query: str) -> int:
-    given = parse_qs(query).get("limit", [str(DEFAULT_LIMIT)])[-1]
+    given = parse_qs(query, keep_blank_values=True).get("limit", [str(DEFAULT_LIMIT)])[-1]
     if not (given.isascii() and given.isdigit() and len(given) <= 3 and 1 <= int(given) <= MAX_LIMIT):
         text = f"limit must be a whole number from 1 to {MAX_LIMIT}."
         raise RequestFailed.because("invalid_value", text, param="limit")

@@ -147,11 +147,9 @@ async def test_the_newest_traces_come_first_and_only_those_of_the_tenant() -> No
     assert len(json.loads((await ask(asked, "/v1/traces", ACME)).body)["data"]) == 20
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "101", "ten", "1e3", "", "٣", "99999999999999999999"])
+@pytest.mark.parametrize("limit", ["0", "-1", "101", "ten", "1e3", "", "%20", "٣", "99999999999999999999"])
 async def test_a_limit_out_of_bounds_is_told_apart(limit: str) -> None:
     query = f"/v1/traces?limit={limit}&limit={limit}"
-    if limit == "":
-        query = "/v1/traces?limit=%20"
     assert await error_of(console(), query, ACME) == ("invalid_value", 400)
 
 
