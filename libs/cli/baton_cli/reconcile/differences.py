@@ -24,7 +24,6 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.records import UsageRecord
 
 Kind = Literal["lost row", "unknown attempt", "tokens", "doubled", "bill", "counter"]
-_NO_ENGINE = ("cache_hit",)
 _ENDS = ("finished", "cancelled", "cache_hit")
 _MOVED_ON = ("migrated", "error")
 SPAN_SLACK_SECONDS = 1.0
