@@ -27,6 +27,10 @@ class ServedModels:
         self._replicas: dict[str, _Seen] = {}
         self._ever: set[str] = set()
 
+    def __len__(self) -> int:
+        """Replicas that are remembered."""
+        return len(self._replicas)
+
     def on_message(self, message: BusMessage) -> None:
         try:
             self.on_heartbeat(ReplicaHeartbeat.decode(message.payload))
@@ -38,12 +42,22 @@ class ServedModels:
         if heartbeat.state == "gone":
             self._replicas.pop(heartbeat.replica, None)
             return
+        if heartbeat.replica not in self._replicas:
+            self._forget_silent()  # one that was killed never says that it is gone
         seen = _Seen(heartbeat.model, heartbeat.state == "ready", self._clock.monotonic())
         self._replicas[heartbeat.replica] = seen
 
+    def _forget_silent(self) -> None:
+        oldest = self._oldest
+        self._replicas = {replica: seen for replica, seen in self._replicas.items() if seen.at >= oldest}
+
+    @property
+    def _oldest(self) -> float:
+        return self._clock.monotonic() - self._stale_seconds
+
     def ready(self, model: str) -> bool:
         """True if a request for `model` would find a replica now, as far as heartbeats tell."""
-        oldest = self._clock.monotonic() - self._stale_seconds
+        oldest = self._oldest
         return any(
             seen.model == model and seen.ready and seen.at >= oldest for seen in self._replicas.values()
         )

@@ -15,6 +15,7 @@ from baton_llm_gateway.providers.failures import Failure
 
 FAILURES_IN_A_ROW = 3
 MAX_COOLDOWN_SECONDS = 300.0
+MOST_DOUBLINGS = 20
 
 
 @dataclass
@@ -80,6 +81,7 @@ class TargetHealth:
             return
         state.failures += 1
         if target.cooldown_seconds and (state.openings or state.failures >= FAILURES_IN_A_ROW):
-            cooldown = min(MAX_COOLDOWN_SECONDS, target.cooldown_seconds * 2**state.openings)
+            doubled = target.cooldown_seconds * 2 ** min(state.openings, MOST_DOUBLINGS)
+            cooldown = min(MAX_COOLDOWN_SECONDS, doubled)
             state.openings += 1
             state.open_until = self._clock.monotonic() + cooldown
