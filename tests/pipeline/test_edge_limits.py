@@ -8,9 +8,11 @@ import asyncio
 import pytest
 
 from baton_common.bus import BusMessage
+from baton_common.catalog import load_catalog
 from baton_common.errors import BusError
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Usage
 from baton_contracts.identifiers import subject_token
 from baton_contracts.limits import Budget, LimitRule, model_party, team_party
 from baton_contracts.tokens import TokensQuery, TokensReply
@@ -86,6 +88,24 @@ async def test_an_answer_that_breaks_off_is_charged_with_what_came(nats_url: str
         assert (state.requests, state.seats, state.held_picos) == (1, 0, 0)
         assert state.tokens == 10 + 40  # the prompt as it was counted on entry
         assert state.spent_picos == 40 * 40_000  # as the ledger: no count of the prompt came
+
+
+async def test_an_answer_that_breaks_off_is_charged_with_its_prompt_where_its_beginning_told_it(
+    nats_url: str,
+) -> None:
+    async def breaks_off(turn: Turn) -> None:
+        await turn.prologue(prompt_tokens=12)
+        await turn.data("word ")
+        await turn.error(ErrorBody(code="upstream_error", message="Gone.", stop="llm_gateway"))
+
+    rule = LimitRule(tokens_per_minute=999, budget=Budget(picos=10**9, period="total"))
+    async with limited_edges(nats_url, rule, breaks_off) as limited:
+        assert "error" in (await limited.first.ask(stream=True, max_tokens=60, model=MODEL)).text
+        await limited.first.edge.finished()
+        state = await limited.use()
+        assert state.tokens == 12 + 1
+        booked = load_catalog().price_of(MODEL).cost(Usage(prompt_tokens=12, completion_tokens=1))
+        assert state.spent_picos == booked > 40_000
 
 
 async def test_a_key_may_be_for_some_models_only(nats_url: str) -> None:

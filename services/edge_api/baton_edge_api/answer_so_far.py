@@ -44,8 +44,12 @@ class AnswerSoFar:
 
     @property
     def used(self) -> Usage:
-        """As the engine counted; without its word, what was sent, as the gateway books it."""
-        return self.end.usage if self.end else Usage(completion_tokens=self._num_tokens)
+        """As the engine counted. Of an end that was not heard: the prompt as its beginning said, and what was
+        sent; so the gateway books it."""
+        if self.end:
+            return self.end.usage
+        num_prompt_tokens = self.prologue.prompt_tokens if self.prologue else None
+        return Usage(prompt_tokens=num_prompt_tokens or 0, completion_tokens=self._num_tokens)
 
     @property
     def reasons(self) -> tuple[FinishReason, ...]:

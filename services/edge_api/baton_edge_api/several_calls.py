@@ -115,6 +115,7 @@ class SeveralCalls:
         changes = {
             "num_answers": self._num_answers * len(self._calls),
             "cache": first.cache if are_all_alike else "none",
+            "prompt_tokens": None,  # of one prompt
         }
         self.prologue = first.model_copy(update=changes)
         return self.prologue
@@ -151,21 +152,32 @@ class SeveralCalls:
     def uncounted(self) -> float:
         """By their length: a tokenizer's count is not at hand any more."""
         lengths = [chat.num_characters or 1 for chat in self._chats]
-        return sum(lengths[place] for place in self._asked if place not in self._ends) / sum(lengths)
+        told = {place for place in self._asked if place in self._ends or (self._ends and self._prompt(place))}
+        return sum(lengths[place] for place in self._asked if place not in told) / sum(lengths)
 
     @property
     def _asked(self) -> list[int]:
         return [place for place, call in enumerate(self._calls) if call.was_handed_on]
 
     def _used(self, place: int) -> Usage:
-        """Without the engine's word, what was heard, as the gateway books it."""
-        end = self._ends.get(place)
-        return end.usage if end else Usage(completion_tokens=self._num_tokens[place])
+        """Without the engine's last word, what was heard, as the gateway books it."""
+        if end := self._ends.get(place):
+            return end.usage
+        return Usage(prompt_tokens=self._prompt(place), completion_tokens=self._num_tokens[place])
+
+    def _prompt(self, place: int) -> int:
+        """Tokens, as its beginning said; 0: it has said nothing of them."""
+        prologue = self._beginning(place)
+        return prologue.prompt_tokens or 0 if prologue else 0
 
     def _is_from_cache(self, place: int) -> bool:
+        prologue = self._beginning(place)
+        return prologue is not None and prologue.cache != "none"
+
+    def _beginning(self, place: int) -> Prologue | None:
         begun = self._begun[place]
         has_begun = begun.done() and not begun.cancelled() and begun.exception() is None
-        return has_begun and begun.result().cache != "none"
+        return begun.result() if has_begun else None
 
     def close(self) -> None:
         self._stop_listening()

@@ -16,7 +16,7 @@ from baton_cli.keys import DEV_TENANT, KeyBook
 from baton_cli.limits import LimitBook, Options, rule_text, use_text
 from baton_cli.operator_books import with_books
 from baton_cli.terminal import console
-from baton_common.catalog import catalog_of
+from baton_common.catalog import catalog_or_exit
 from baton_common.money import dollars
 from baton_contracts.identifiers import name_of_token
 from baton_contracts.limits import AccountState, LimitRule, key_party, model_party, team_party
@@ -88,7 +88,7 @@ def recount(
             key_party(name), found.limits, tenant_ids={found.tenant_id}, by="key", name=name
         )
 
-    if kind == "model" and name in catalog_of(Home.from_environment(os.environ).root).aliases:
+    if kind == "model" and name in catalog_or_exit(Home.from_environment(os.environ).root).aliases:
         raise CliError(f"{name} stands for other models, and the ledger names those that answered.")
     before, after = with_books(work)
     text = f"{kind} {name}: ${dollars(before)} was counted, ${dollars(after)} is in the ledger."
