@@ -136,6 +136,8 @@ class DenyWindow:
         automaton = self._rules.automaton
         self._places.append(position)
         self._state = automaton.step(self._state, symbol)
+        if not self._tails and not automaton.found[self._state]:
+            return None  # as at nearly every character
         found = [(tail.secret.name, tail.start) for tail in self._follow_tails(symbol)]
         for index in automaton.found[self._state]:
             start = self._places[-automaton.lengths[index]]

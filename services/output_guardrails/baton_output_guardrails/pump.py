@@ -226,9 +226,8 @@ class Pump:
     async def _on_error(self, frame: Error) -> None:
         if not frame.final:
             return  # an engine's: the gateway may try again
-        if (
-            self._stopping == "content_filter"
-        ):  # our time for the engine's last word is over: usage as far as seen
+        if self._stopping == "content_filter":
+            # Our time for the engine's last word is over: usage as far as seen.
             usage = frame.usage or Usage(
                 prompt_tokens=self._prompt_tokens, completion_tokens=self.tally.completion_tokens
             )
