@@ -7,13 +7,16 @@ already are never given out, so `restore(mask(text)) == text` whatever the text 
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from baton_input_guardrails.personal_data import Span, without_overlaps
 
 _SHORTEST_REPEAT = 3
 """Values shorter than this are not searched for where no recogniser found them."""
+_PLACES = re.compile(rf"(?s)(?<!\w)(?=(.{{{_SHORTEST_REPEAT}}}))")
+"""Where a value may begin, with its first characters."""
 
 
 class Masker:
@@ -23,6 +26,8 @@ class Masker:
         self._last_number: dict[str, int] = {}
         self._by_value: dict[str, str] = {}
         self._entity_of: dict[str, str] = {}
+        self._lengths: dict[str, list[int]] = {}
+        """Of the values that begin with these characters, longest first."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -41,6 +46,9 @@ class Masker:
             if value not in self._by_value:
                 self._by_value[value] = self._new_placeholder(span.entity)
                 self._entity_of[value] = span.entity
+                lengths = self._lengths.setdefault(value[:_SHORTEST_REPEAT], [])
+                if len(value) >= _SHORTEST_REPEAT and len(value) not in lengths:
+                    insort(lengths, len(value), key=lambda length: -length)
 
     def _new_placeholder(self, entity: str) -> str:
         """Numbers go on behind the highest that stands in any text, even as a part of a longer word: masking
@@ -61,9 +69,18 @@ class Masker:
             seen = span.end
         return "".join(pieces) + text[seen:]
 
-    def _repeats(self, text: str) -> Iterable[tuple[int, int]]:
-        known = [value for value in self._by_value if len(value) >= _SHORTEST_REPEAT and value in text]
-        if not known:
-            return ()
-        either = "|".join(re.escape(value) for value in sorted(known, key=len, reverse=True))
-        return [match.span() for match in re.finditer(rf"(?<!\w)(?:{either})(?!\w)", text)]
+    def _repeats(self, text: str) -> Iterator[tuple[int, int]]:
+        """Known values as whole words, the longest at each place. Linear, however many they are."""
+        free_from = 0
+        for place in _PLACES.finditer(text):
+            start = place.start()
+            for length in self._lengths.get(place[1], ()) if start >= free_from else ():
+                end = start + length
+                if text[start:end] in self._by_value and not _is_word(text[end : end + 1]):
+                    free_from = end
+                    yield start, end
+                    break
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"

@@ -8,8 +8,12 @@ guardrails chose names that occur nowhere in the prompt, so nothing else can be 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
+
+_WORD = re.compile(r"<(\w+)>|(?<!\w)(\w+)(?!\w)")
+"""Whatever may be a placeholder. Which words are is looked up: a request may have thousands of them."""
 
 
 class Piece(NamedTuple):
@@ -21,17 +25,9 @@ class Piece(NamedTuple):
 class Restorer:
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values` maps placeholder, brackets included, to the original text."""
-        self._values = dict(values)
-        names = sorted((name.strip("<>") for name in values), key=len, reverse=True)
-        either = "|".join(map(re.escape, names))
-        self._pattern = re.compile(f"<({either})>|(?<!\\w)({either})(?!\\w)") if names else None
-        self._beginnings = {
-            form[:size]
-            for name in names
-            for form in (f"<{name}>", f"{name} ")  # a bare name is only sure when the next character is there
-            for size in range(1, len(form))
-        }
-        self._longest = max(map(len, self._beginnings), default=0)
+        self._values = {name.strip("<>"): value for name, value in values.items()}
+        self._names = sorted(self._values)
+        self._longest = 1 + max(map(len, self._names), default=0)
         self._before = ""
         self._held = ""
 
@@ -40,7 +36,7 @@ class Restorer:
         return len(self._held)
 
     def push(self, text: str) -> list[Piece]:
-        if self._pattern is None:
+        if not self._names:
             return [Piece(text, restored=False)] if text else []
         buffer = self._held + text
         return self._release(buffer, self._first_undecided(buffer))
@@ -51,9 +47,15 @@ class Restorer:
     def _first_undecided(self, buffer: str) -> int:
         """Index from which on `buffer` may still become a placeholder."""
         for index in range(max(0, len(buffer) - self._longest), len(buffer)):
-            if buffer[index:] in self._beginnings and (buffer[index] == "<" or self._at_word(buffer, index)):
+            if (buffer[index] == "<" or self._at_word(buffer, index)) and self._may_begin(buffer[index:]):
                 return index
         return len(buffer)
+
+    def _may_begin(self, tail: str) -> bool:
+        """A whole name too: bracket or word, it is only sure when the next character is there."""
+        word = tail.removeprefix("<")
+        place = bisect_left(self._names, word)
+        return place < len(self._names) and self._names[place].startswith(word)
 
     def _at_word(self, buffer: str, index: int) -> bool:
         before = buffer[index - 1] if index else self._before
@@ -63,17 +65,19 @@ class Restorer:
         """`buffer` up to `end`, values put in; the rest is held."""
         pieces: list[Piece] = []
         seen = 0
-        if self._pattern:
-            subject = self._before + buffer  # the look-behind needs what was there
-            shift = len(self._before)
-            for match in self._pattern.finditer(subject, shift):
-                start, stop = match.start() - shift, match.end() - shift
-                if stop > end:
-                    break
-                if start > seen:
-                    pieces.append(Piece(buffer[seen:start], restored=False))
-                pieces.append(Piece(self._values[f"<{match[1] or match[2]}>"], restored=True))
-                seen = stop
+        subject = self._before + buffer  # the look-behind needs what was there
+        shift = len(self._before)
+        for match in _WORD.finditer(subject, shift) if self._names else ():
+            start, stop = match.start() - shift, match.end() - shift
+            if stop > end:
+                break
+            value = self._values.get(match[1] or match[2])
+            if value is None:
+                continue
+            if start > seen:
+                pieces.append(Piece(buffer[seen:start], restored=False))
+            pieces.append(Piece(value, restored=True))
+            seen = stop
         if end > seen:
             pieces.append(Piece(buffer[seen:end], restored=False))
         self._before = buffer[end - 1 : end] or self._before

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +67,28 @@ def test_a_known_value_is_masked_where_the_recogniser_missed_it() -> None:
     masker = Masker([first, second])
     masker.learn(first, spans_of(first, "Ann Lee"))
     assert masker.mask(second, []) == "ann or <PERSON_1>? Joann Lee."
+
+
+def test_many_values_are_masked_in_linear_time() -> None:
+    values = [f"a{number}@b.example" for number in range(10_000)]
+    text = " ".join(values)
+    masker = Masker([text])
+    masker.learn(
+        text, [Span(one.start(), one.end(), "EMAIL_ADDRESS", 1.0) for one in re.finditer(r"\S+", text)]
+    )
+    begun = time.process_time()
+    assert masker.mask("Ask xa7@b.example, a7@b.example or a9999@b.example!", []) == (
+        "Ask xa7@b.example, <EMAIL_ADDRESS_8> or <EMAIL_ADDRESS_10000>!"
+    )
+    assert masker.mask(text, []).split() == [f"<EMAIL_ADDRESS_{number}>" for number in range(1, 10_001)]
+    assert time.process_time() - begun < 1
+
+
+def test_of_known_values_that_begin_alike_the_longest_whole_word_is_taken() -> None:
+    learned = "Ann Lee, Ann"
+    masker = Masker([learned])
+    masker.learn(learned, [Span(0, 7, "PERSON", 1.0), Span(9, 12, "PERSON", 1.0)])
+    assert masker.mask("Ann Lees, Ann Lee, Anna.", []) == "<PERSON_2> Lees, <PERSON_1>, Anna."
 
 
 def test_a_placeholder_that_the_user_wrote_is_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from itertools import pairwise
 
 import pytest
@@ -204,3 +205,13 @@ def test_nothing_comes_out_after_a_block() -> None:
 def test_a_phrase_without_letters_is_refused() -> None:
     with pytest.raises(ValueError, match="phrase 1"):
         DenyRules([Phrase("\u200b ")], secrets=())
+
+
+def test_many_values_cost_little_and_each_comes_back() -> None:
+    values = {f"<EMAIL_ADDRESS_{number}>": f"a{number}@b.example" for number in range(1, 20_001)}
+    stream = StreamFilter(values, DenyRules(secrets=()))
+    begun = time.process_time()
+    out = stream.push("<EMAIL_ADDRESS_7> EMAIL_ADDRESS_20000 EMAIL_ADDRESS_20001 EMAIL_ADDRESS_1999")
+    assert out == "a7@b.example a20000@b.example EMAIL_ADDRESS_20001 "
+    assert out + stream.push("9") + stream.flush() == f"{out}a19999@b.example"
+    assert time.process_time() - begun < 1
