@@ -16,7 +16,7 @@ from baton_prompt_builder.stores.interface import StoredChunk
 
 TARGET_CHARACTERS = 800
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^ \t].*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -83,7 +83,7 @@ def _sections(text: str) -> Iterator[Section]:
             end_paragraph()
             yield section
             level = len(heading[1])
-            path = [*path[: level - 1], *[""] * (level - 1 - len(path)), heading[2].strip()]
+            path = [*path[: level - 1], *[""] * (level - 1 - len(path)), _without_closing_marks(heading[2])]
             section = Section(tuple(path))
             continue
         if line.strip() or fence:
@@ -92,6 +92,13 @@ def _sections(text: str) -> Iterator[Section]:
             end_paragraph()
     end_paragraph()
     yield section
+
+
+def _without_closing_marks(heading: str) -> str:
+    """Of `# Title ##`. Not by an expression: one that looks for the end of blanks at each blank is quadratic."""
+    text = heading.rstrip(" \t")
+    opened = text.rstrip("#")
+    return opened.rstrip(" \t") if opened.endswith((" ", "\t")) else text
 
 
 def pack(paragraphs: list[str], target: int) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +110,19 @@ def test_no_passage_is_too_long_and_no_letter_is_lost(text: str) -> None:
 def test_packing_keeps_every_word_in_order(paragraphs: list[str]) -> None:
     packed = list(pack(paragraphs, 800))
     assert "".join("".join(packed).split()) == "".join("".join(paragraphs).split())
+
+
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [("# A ##", "A"), ("## A # B #\t", "A # B"), ("# C#", "C#"), ("# ##", "##"), ("#\t a \t", "a")],
+)
+def test_a_heading_may_be_closed_by_marks(line: str, heading: str) -> None:
+    (chunk,) = chunk_markdown("t", "s.md", f"{line}\n\nText.")
+    assert chunk.title == heading or chunk.headings == (heading,)
+
+
+def test_a_heading_with_a_sea_of_blanks_is_read_in_linear_time() -> None:
+    begun = time.process_time()
+    (chunk,) = chunk_markdown("t", "s.md", "# a" + " " * 200_000 + "b\n\nText.")
+    assert chunk.title.startswith("a ")
+    assert time.process_time() - begun < 1
