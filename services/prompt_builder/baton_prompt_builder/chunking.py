@@ -95,7 +95,7 @@ def _sections(text: str) -> Iterator[Section]:
 
 
 def _without_closing_marks(heading: str) -> str:
-    """Of `# Title ##`. Not by an expression: one that looks for the end of blanks at each blank is quadratic."""
+    """Of `# Title ##`. No regular expression: it would look for the end of blanks at each blank."""
     text = heading.rstrip(" \t")
     opened = text.rstrip("#")
     return opened.rstrip(" \t") if opened.endswith((" ", "\t")) else text
