@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator
 
@@ -27,6 +27,24 @@ def by_json_type(what: str) -> Discriminator:
     return Discriminator(
         json_type_tag, custom_error_type="invalid_type", custom_error_message=f"must be {what}"
     )
+
+
+def kind_of(value: object) -> object:
+    """Its `type`, be it JSON still or a model already."""
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).get("type")
+    return getattr(value, "type", None)
+
+
+def by_kind(*kinds: str, otherwise: str) -> Discriminator:
+    """Chooses a union's member by `type`. What is of none of these kinds is judged as `otherwise`, which then
+    says so."""
+
+    def tag(value: object) -> str:
+        kind = kind_of(value)
+        return f"{TAG_MARK}{kind if kind in kinds else otherwise}»"
+
+    return Discriminator(tag)
 
 
 JsonObject = dict[str, Any]

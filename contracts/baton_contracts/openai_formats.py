@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
+from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind
 
 SchemaOrText = Annotated[
     Annotated[JsonObject, Tag("«object»")] | Annotated[str, Field(min_length=1), Tag("«string»")],
@@ -36,20 +36,11 @@ class JsonSchemaFormat(HttpModel):
     json_schema: NamedSchema
 
 
-_FORMATS = ("text", "json_object", "json_schema")
-
-
-def _format_tag(value: object) -> str:
-    """What is of no known type is judged as text, which then says so."""
-    kind: object = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return f"«{kind}»" if kind in _FORMATS else "«text»"
-
-
 ResponseFormat = Annotated[
     Annotated[TextFormat, Tag("«text»")]
     | Annotated[JsonObjectFormat, Tag("«json_object»")]
     | Annotated[JsonSchemaFormat, Tag("«json_schema»")],
-    Discriminator(_format_tag),
+    by_kind("json_object", "json_schema", otherwise="text"),
 ]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
+from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind
 from baton_contracts.openai_generation import GenerationRequest
 from baton_contracts.openai_tools import (
     AskedToolCall,
@@ -44,13 +44,6 @@ def _content_tag(value: object) -> str | None:
     return "«parts»" if isinstance(value, list) else None
 
 
-def _part_tag(value: object) -> str:
-    kind: object = getattr(value, "type", None)
-    if isinstance(value, dict):
-        kind = value.get("type")
-    return "«refusal»" if kind == "refusal" else "«text»"
-
-
 _CONTENT = Discriminator(
     _content_tag,
     custom_error_type="invalid_type",
@@ -58,7 +51,8 @@ _CONTENT = Discriminator(
 )
 _TextParts = Annotated[list[TextPart], Field(min_length=1), Tag("«parts»")]
 _AssistantPart = Annotated[
-    Annotated[TextPart, Tag("«text»")] | Annotated[RefusalPart, Tag("«refusal»")], Discriminator(_part_tag)
+    Annotated[TextPart, Tag("«text»")] | Annotated[RefusalPart, Tag("«refusal»")],
+    by_kind("refusal", otherwise="text"),
 ]
 _AssistantParts = Annotated[list[_AssistantPart], Field(min_length=1), Tag("«parts»")]
 Content = Annotated[Annotated[str, Tag("«string»")] | _TextParts, _CONTENT]

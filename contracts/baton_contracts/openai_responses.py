@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
+from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind, kind_of
 from baton_contracts.openai_formats import JsonObjectFormat, TextFormat
 from baton_contracts.openai_generation import Stop, StreamOptions
 from baton_contracts.openai_requests import UNKNOWN_ROLE, Retrieval
@@ -39,23 +39,11 @@ class Refusal(HttpModel):
     refusal: str
 
 
-def _kind(value: object) -> object:
-    if isinstance(value, dict):
-        return cast(dict[str, object], value).get("type")
-    return getattr(value, "type", None)
-
-
-def _part_tag(value: object) -> str:
-    """A part of no known type is judged as text, which then says so."""
-    kind = _kind(value)
-    return f"«{kind}»" if kind in ("output_text", "refusal") else "«input_text»"
-
-
 _Part = Annotated[
     Annotated[InputText, Tag("«input_text»")]
     | Annotated[OutputText, Tag("«output_text»")]
     | Annotated[Refusal, Tag("«refusal»")],
-    Discriminator(_part_tag),
+    by_kind("output_text", "refusal", otherwise="input_text"),
 ]
 _Parts = Annotated[list[_Part], Field(min_length=1, max_length=4096)]
 _Content = Annotated[
@@ -128,7 +116,7 @@ def _item_tag(value: object) -> str | None:
     """What has no type is a message, or nothing but an item's id. What is of no known type is judged as a
     message, which then says so."""
     if not isinstance(value, dict):
-        kind = _kind(value)
+        kind = kind_of(value)
         return f"«{kind}»" if kind in _BY_TYPE else "«message»"
     item = cast(dict[str, object], value)
     kind = item.get("type")
@@ -178,13 +166,9 @@ class AllowedFunctions(HttpModel):
     tools: list[NamedFunction] = Field(min_length=1, max_length=128)
 
 
-def _choice_tag(value: object) -> str:
-    return "«allowed»" if _kind(value) == "allowed_tools" else "«named»"
-
-
 _ChosenFunctions = Annotated[
-    Annotated[NamedFunction, Tag("«named»")] | Annotated[AllowedFunctions, Tag("«allowed»")],
-    Discriminator(_choice_tag),
+    Annotated[NamedFunction, Tag("«function»")] | Annotated[AllowedFunctions, Tag("«allowed_tools»")],
+    by_kind("allowed_tools", otherwise="function"),
 ]
 ResponseToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("«string»")]
@@ -201,16 +185,11 @@ class ResponseSchemaFormat(HttpModel):
     strict: bool | None = Field(default=None, description="The answer fits the schema either way.")
 
 
-def _format_tag(value: object) -> str:
-    kind = _kind(value)
-    return f"«{kind}»" if kind in ("json_object", "json_schema") else "«text»"
-
-
 ResponseTextFormat = Annotated[
     Annotated[TextFormat, Tag("«text»")]
     | Annotated[JsonObjectFormat, Tag("«json_object»")]
     | Annotated[ResponseSchemaFormat, Tag("«json_schema»")],
-    Discriminator(_format_tag),
+    by_kind("json_object", "json_schema", otherwise="text"),
 ]
 
 

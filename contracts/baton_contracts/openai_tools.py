@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type
+from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind
 
 FunctionName = Annotated[str, Field(max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")]
 CallId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -43,15 +43,10 @@ class AllowedToolsChoice(HttpModel):
     allowed_tools: AllowedTools
 
 
-def _choice_kind(value: object) -> str:
-    kind: object = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return "«allowed»" if kind == "allowed_tools" else "«named»"
-
-
 _Words = Literal["none", "auto", "required"]
 _ChosenTools = Annotated[
-    Annotated[NamedTool, Tag("«named»")] | Annotated[AllowedToolsChoice, Tag("«allowed»")],
-    Discriminator(_choice_kind),
+    Annotated[NamedTool, Tag("«function»")] | Annotated[AllowedToolsChoice, Tag("«allowed_tools»")],
+    by_kind("allowed_tools", otherwise="function"),
 ]
 ToolChoice = Annotated[
     Annotated[_Words, Tag("«string»")] | Annotated[_ChosenTools, Tag("«object»")],
