@@ -263,6 +263,24 @@ async def test_cancelled_midway_what_was_heard_of_the_silent_ones_counts_too() -
     bench.several.close()
 
 
+async def test_the_prompt_of_one_whose_end_is_not_heard_counts_as_its_beginning_told_it() -> None:
+    bench = Bench(2)
+    await bench.several.hand_on(bench.chat, 1000)
+    first, silent = bench.calls
+    first.say(prologue(), end(5))
+    silent.say(prologue().model_copy(update={"prompt_tokens": 7}), data("a", token_ids=(1,)))
+    await bench.several.begin()
+    for _ in range(2):  # the first one's end and a piece
+        await bench.several.next()
+    await bench.several.cancel("client_disconnected")
+    silent.last = None
+    last = await bench.several.last_frame(0.1)
+    assert last is not None
+    assert (last.usage.completion_tokens, last.usage.prompt_tokens) == (5 + 1, 10 + 7)
+    assert bench.several.uncounted == 0.0
+    bench.several.close()
+
+
 async def test_one_that_ends_unheard_after_a_cancel_is_charged() -> None:
     """Its beginning was on the way when the client left."""
     bench = Bench(2)
