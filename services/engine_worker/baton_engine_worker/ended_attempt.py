@@ -19,6 +19,8 @@ class Causes:
     peer_lost: bool = False
     """Somebody who waits for the answer is gone."""
     gateway_lost: bool = False
+    is_nobodys: bool = False
+    """Its gateway had given it up before it heard that anybody has it, whoever else gave it up then."""
     handed_back: bool = False
     """This process ends first."""
 
@@ -26,11 +28,6 @@ class Causes:
     def lost_sight(self) -> bool:
         """Nobody wanted it to end: what we have waited for may still be there."""
         return self.peer_lost and self.cancel is None
-
-    @property
-    def is_nobodys(self) -> bool:
-        """Its gateway had given it up before it heard that anybody has it."""
-        return self.cancel is not None and self.cancel.never_heard
 
     @property
     def goes_on_elsewhere(self) -> bool:

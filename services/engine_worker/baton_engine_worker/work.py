@@ -155,6 +155,7 @@ class EngineRun:
         if cancel.attempt not in (None, self._ctx.envelope.attempt):
             return None
         self._causes.cancel = self._causes.cancel or cancel
+        self._causes.is_nobodys |= cancel.never_heard
         if self._grammar.give_up():
             return 0
         await self._submitted.wait()

@@ -542,3 +542,21 @@ async def test_what_its_gateway_never_heard_of_is_booked_by_nobody(never_heard: 
         await bench.lose("llm_gateway-1")
         await eventually(lambda: subjects.after("usage", second.envelope.request_id) in bench.bus.stored)
         assert (subjects.after("usage", name) in bench.bus.stored) is not never_heard
+
+
+async def test_nor_where_its_client_left_as_well_before_the_worker_woke_up() -> None:
+    async with worker(FakeEngine(Script(), autoplay=False)) as bench:
+        first, second = bench.handoff(), bench.handoff()
+        name = first.envelope.request_id
+        given_up = Cancel(
+            request_id=name, reason="superseded", attempt=1, run_id="00000000", never_heard=True
+        )
+        left = Cancel(request_id=name, reason="client_disconnected", run_id="00000000")
+        for cancel in (given_up, left):
+            await bench.bus.publish(subjects.cancel(name), cancel.encode())
+        await bench.hand(first)
+        await eventually(lambda: bench.node.num_held == 0)
+        await bench.hand(second)
+        await bench.lose("llm_gateway-1")
+        await eventually(lambda: subjects.after("usage", second.envelope.request_id) in bench.bus.stored)
+        assert subjects.after("usage", name) not in bench.bus.stored
