@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from baton_after_answer.actor import BooksDesk
 from baton_after_answer.barrier import CommitBarrier
-from baton_after_answer.books import Books
+from baton_after_answer.books import Books, cause_of
 from baton_after_answer.consumer import Consumer
 from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.pull import PullInbox
@@ -100,7 +100,7 @@ async def _bring_up_to_date(node: Node, engine: Engine) -> None:
         try:
             await asyncio.to_thread(migrate, engine)
         except DBAPIError as error:
-            node.log.warning("waiting for the database: %s", str(error.orig).strip().splitlines()[0])
+            node.log.warning("waiting for the database: %s", cause_of(error))
             await asyncio.sleep(_DATABASE_RETRY_SECONDS)
         else:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from baton_common.bus import Bus
-from baton_common.errors import RequestFailed
+from baton_common.errors import BusError, RequestFailed
 from baton_common.jetstream import StreamState, stream_state
 from baton_contracts.errors import ErrorBody
 from baton_contracts.subjects import STREAM_AFTER
@@ -34,8 +34,17 @@ class CommitBarrier:
         self._progress = asyncio.Event()
 
     async def wait(self) -> None:
-        """Raises RequestFailed (503) when the records are not written in time: an answer from old books would
-        be a wrong one."""
+        """Raises RequestFailed (503) when the records are not written in time, or the queue can't be asked: an
+        answer from old books would be a wrong one."""
+        try:
+            await self._until_passed()
+        except BusError as error:
+            text = f"The queue of the books is away ({error}). Try again shortly."
+            raise RequestFailed(
+                ErrorBody(code="bus_unavailable", message=text, stop="after_answer", retry_after_seconds=1)
+            ) from None
+
+    async def _until_passed(self) -> None:
         state = await stream_state(self._bus, STREAM_AFTER)
         target = state.last_seq
         try:

@@ -153,9 +153,9 @@ class Books:
             with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
                 yield connection
         except (OperationalError, InterfaceError) as error:
-            raise BooksAway(_cause(error)) from None
+            raise BooksAway(cause_of(error)) from None
         except DBAPIError as error:
-            raise (BooksAway if error.connection_invalidated else RowRefused)(_cause(error)) from None
+            raise (BooksAway if error.connection_invalidated else RowRefused)(cause_of(error)) from None
 
     def conversation(self, tenant_id: str, conversation_id: str) -> tuple[StoredTurn, ...]:
         """Oldest first; if it is too long for one answer, its newest part."""
@@ -218,7 +218,7 @@ class Books:
             with self._engine.connect() as connection:
                 return connection.execute(statement).mappings().all()
         except DBAPIError as error:
-            raise BooksAway(_cause(error)) from None
+            raise BooksAway(cause_of(error)) from None
 
 
 def _num_characters(turn: StoredTurn) -> int:
@@ -227,7 +227,7 @@ def _num_characters(turn: StoredTurn) -> int:
     return len(turn.answer) + said + sum(len(call.name) + len(call.arguments) for call in calls)
 
 
-def _cause(error: DBAPIError) -> str:
+def cause_of(error: DBAPIError) -> str:
     """The driver's words on one line, without the statement and its parameters: they hold people's text."""
     words = str(error.orig).strip().splitlines() or [type(error).__name__]
     return f"{type(error.orig).__name__}: {words[0]}"

@@ -30,7 +30,6 @@ class KvListener:
         self._index = index
         self._asked: dict[str, float] = {}
         self._subscription: Subscription | None = None
-        self.num_asked = 0
 
     async def start(self) -> None:
         self._subscription = await self._node.bus.subscribe(subjects.KV_ALL, self.on_message)
@@ -61,7 +60,6 @@ class KvListener:
         now = self._node.clock.monotonic()
         if now - self._asked.get(replica, float("-inf")) >= ASK_AGAIN_SECONDS:
             self._asked[replica] = now
-            self.num_asked += 1
             spawn(self._send_ask(replica))
 
     async def _send_ask(self, replica: str) -> None:

@@ -32,19 +32,17 @@ class _Mirror:
     blocks: set[int] = field(default_factory=set[int])
     expected: dict[int, float] = field(default_factory=dict[int, float])
     """Block → monotonic second until which it counts."""
-    num_left_out: int = 0
     must_have: int = 0
     """Number that the heartbeat before the last one announced."""
 
     def lose_track(self) -> None:
         self.synced = False
         self.blocks.clear()
-        self.num_left_out = 0
 
 
 class PrefixIndex:
     def __init__(self, clock: Clock, max_blocks: int) -> None:
-        """`max_blocks`: of all replicas together; each gets an equal share."""
+        """`max_blocks`: of all replicas together; each gets an equal share, and has two at most as others join."""
         self._clock = clock
         self._max_blocks = max_blocks
         self._mirrors: dict[str, _Mirror] = {}
@@ -65,7 +63,7 @@ class PrefixIndex:
         if beat.state == "gone" or not beat.kv_epoch:
             self.forget(beat.replica)
             return False
-        mirror = self._mirrors.setdefault(beat.replica, _Mirror())
+        mirror = self._mirrors.get(beat.replica) or self._begin(beat.replica)
         if mirror.synced and (mirror.epoch != beat.kv_epoch or mirror.next_seq < mirror.must_have):
             mirror.lose_track()
         mirror.must_have = beat.kv_next_seq if mirror.synced else 0
@@ -131,12 +129,24 @@ class PrefixIndex:
     def forget(self, replica: str) -> None:
         self._mirrors.pop(replica, None)
 
+    def _begin(self, replica: str) -> _Mirror:
+        """With one more to share with, who has more than two shares is asked to tell again, and one is kept:
+        so not everybody is asked at every newcomer."""
+        mirror = self._mirrors[replica] = _Mirror()
+        for other in self._mirrors.values():
+            if len(other.blocks) > 2 * self._share:
+                other.lose_track()
+        return mirror
+
+    @property
+    def _share(self) -> int:
+        return self._max_blocks // max(1, len(self._mirrors))
+
     def _apply(self, mirror: _Mirror, events: KvEvents) -> None:
-        share = self._max_blocks // max(1, len(self._mirrors))
+        share = self._share
         for change in events.changes:
             if change.kind == "cleared":
                 mirror.blocks.clear()
-                mirror.num_left_out = 0
                 continue
             changed = block_keys(change.block_hashes)
             if change.kind == "removed":
@@ -144,9 +154,7 @@ class PrefixIndex:
                 for block in changed:
                     mirror.expected.pop(block, None)
                 continue
-            room = max(0, share - len(mirror.blocks))
-            mirror.blocks.update(changed[:room])
-            mirror.num_left_out += len(changed[room:])
+            mirror.blocks.update(changed[: max(0, share - len(mirror.blocks))])
 
 
 def block_keys(hashes: Sequence[str]) -> list[int]:

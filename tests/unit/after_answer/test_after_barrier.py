@@ -55,6 +55,13 @@ async def test_with_an_empty_queue_one_look_is_enough() -> None:
     assert server.asked == 1
 
 
+async def test_a_queue_that_can_not_be_asked_is_a_503() -> None:
+    with pytest.raises(RequestFailed) as caught:
+        await CommitBarrier(MemoryBus(), 1.0).wait()
+    error = caught.value.error
+    assert (error.code, error.status, error.retry_after_seconds) == ("bus_unavailable", 503, 1)
+
+
 async def test_it_waits_for_what_was_there_and_not_for_what_comes_later() -> None:
     server = await _server((2, 6, 7), (2, 7, 8), (5, 8, 12))
     await CommitBarrier(server.bus, 1.0).wait()

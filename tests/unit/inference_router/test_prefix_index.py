@@ -54,6 +54,18 @@ def synced(index: PrefixIndex, replica: str = A, *hashes: str) -> None:
     index.told(told(0, cleared(), stored(*hashes), replica=replica))
 
 
+def test_replicas_that_join_take_their_share_from_those_that_have_more_than_two(time: HandClock) -> None:
+    index = PrefixIndex(time.clock, max_blocks=8)
+    synced(index, A, *HASHES)
+    synced(index, B, *HASHES)
+    assert (index.num_cached(A, CHAIN_KEYS), index.num_cached(B, CHAIN_KEYS)) == (8, 4)
+    synced(index, "engine_worker-c", *HASHES)  # a share is 2 now: 8 are too many, 4 are not
+    assert not index.is_synced(A)
+    assert index.heard(beat(A))
+    synced(index, A, *HASHES)
+    assert [index.num_cached(each, CHAIN_KEYS) for each in (A, B, "engine_worker-c")] == [2, 4, 2]
+
+
 def test_64_bits_of_a_hash_are_kept() -> None:
     assert block_keys(["0123456789abcdef" + "f" * 48]) == [0x0123456789ABCDEF]
 
