@@ -34,8 +34,8 @@ class CommitBarrier:
         self._progress = asyncio.Event()
 
     async def wait(self) -> None:
-        """Raises RequestFailed (503) when the records are not written in time, or the queue can't be asked: an
-        answer from old books would be a wrong one."""
+        """Raises RequestFailed (503) when the records are not written in time, or the queue can't be asked:
+        an answer from old books would be a wrong one."""
         try:
             await self._until_passed()
         except BusError as error:
