@@ -42,7 +42,7 @@ class _Mirror:
 
 class PrefixIndex:
     def __init__(self, clock: Clock, max_blocks: int) -> None:
-        """`max_blocks`: of all replicas together; each gets an equal share, or has two at most as others join."""
+        """`max_blocks`: of all replicas together; each has an equal share, two at most as others join."""
         self._clock = clock
         self._max_blocks = max_blocks
         self._mirrors: dict[str, _Mirror] = {}
