@@ -16,6 +16,8 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Sampling, Tool
 from baton_engine_worker.work import EngineRun
 from baton_inference_router.actor import Router
+from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.own_replicas import OwnReplicas
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import MODEL, Stage, question
 from tests.support.waiting import eventually
@@ -418,6 +420,27 @@ async def test_an_engine_that_missed_the_cancel_is_told_again(
 
     await eventually(lambda: worker.node.num_held == 0)
     assert [(row.outcome, row.usage.completion_tokens) for row in stage.records] == [("cancelled", 1)]
+
+
+async def test_a_guard_that_dies_with_a_short_answer_in_hand_is_told_of(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = OwnReplicas.call
+
+    async def call_past_a_dead_guard(self: OwnReplicas, attempt: Attempt) -> None:
+        await guard.vanish()
+        await call(self, attempt)
+
+    monkeypatch.setattr(OwnReplicas, "call", call_past_a_dead_guard)
+    await stage.worker(FakeEngine())
+    guard, _, _ = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+
+    heard = await stage.ask()
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
+    assert heard.seconds < 6
+    assert [row.outcome for row in stage.records] == ["finished"]
 
 
 SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"

@@ -10,14 +10,17 @@ from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
 from baton_common.routes import CacheRules
+from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.frames import CACHED, SHARED
 from baton_contracts.handoffs import GatewayHandoff, GuardOutHandoff
+from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, LEASE_LOST_AFTER_SECONDS
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.books import LEDGER_SECONDS, Books
 from baton_llm_gateway.cached_answer import row_without_call, send_cached
 from baton_llm_gateway.cancellation import Cancellation
 from baton_llm_gateway.itinerary import Itinerary
+from baton_llm_gateway.listening import guard_lost
 from baton_llm_gateway.model_choice import Choice, ModelChooser
 from baton_llm_gateway.other_servers import Providers
 from baton_llm_gateway.relay import Relay, RelayLimits
@@ -99,6 +102,8 @@ class Gateway:
         await relay.see_stored()
         if error := relay.error_past_the_guard(last):
             raise RequestFailed(error)
+        if guard:
+            _tell_if_lost(ctx, guard)
 
     async def _followed(
         self,
@@ -245,3 +250,14 @@ def _describe(ctx: RequestContext, last: Attempt) -> None:
         ctx.attributes["completion_tokens"] = last.usage.completion_tokens
     if last.error:
         ctx.attributes["error"] = last.error.code
+
+
+def _tell_if_lost(ctx: RequestContext, guard: str) -> None:
+    """A guard that died with a short answer in its hands is found out when that is over for us, and the edge,
+    which may not have heard of it yet, would wait. What comes behind an answer's end is heard by nobody."""
+
+    def on_lost(instance: str) -> None:
+        spawn(ctx.fail(guard_lost(instance)))
+
+    unwatch = ctx.node.leases.watch(guard, on_lost, on_closed=lambda _: None)
+    asyncio.get_running_loop().call_later(LEASE_LOST_AFTER_SECONDS + LEASE_INTERVAL_SECONDS, unwatch)
