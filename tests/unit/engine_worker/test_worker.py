@@ -140,9 +140,19 @@ async def test_an_answer_is_a_prologue_a_frame_a_step_and_an_end() -> None:
     handle = spans["handle"]
     assert handle.attributes["prompt_tokens"] == 24
     assert handle.attributes["finish_reason"] == "length"
-    chain = [spans[name] for name in ("admit", "queue", "prefill", "decode", "flush")]
-    covered = sum(span.duration for span in chain)
-    assert handle.duration - covered < 0.001
+
+
+async def test_its_spans_leave_no_gap() -> None:
+    """The best of five: a busy machine may make one wait between two of its spans."""
+    gaps: list[float] = []
+    async with worker() as bench:
+        for _ in range(5):
+            await bench.hand(bench.handoff())
+            await bench.answer()
+            spans = {span.name: span for span in await bench.spans.get()}
+            chain = [spans[name] for name in ("admit", "queue", "prefill", "decode", "flush")]
+            gaps.append(spans["handle"].duration - sum(span.duration for span in chain))
+    assert min(gaps) < 0.001
 
 
 async def test_greedy_answers_are_the_same_alone_and_together() -> None:
@@ -368,6 +378,8 @@ async def test_only_a_strict_schema_of_a_free_call_is_refused_when_it_can_not_be
         if not handing.done():
             engine.grammars[1].set_result(None)
         ack = await handing
+        if not strict:  # the acknowledgement may overtake the hand-over to the engine
+            await eventually(lambda: len(engine.submitted) == 2)
     assert (ack.verdict, len(engine.grammars)) == (("refused", 1) if strict else ("held", 2))
     assert len(engine.submitted) == (1 if strict else 2), "the warm-up, and the request if it was taken"
 
