@@ -156,6 +156,8 @@ class Books:
             raise BooksAway(cause_of(error)) from None
         except DBAPIError as error:
             raise (BooksAway if error.connection_invalidated else RowRefused)(cause_of(error)) from None
+        except OverflowError as error:  # SQLite's driver, of a number that no column holds
+            raise RowRefused(str(error)) from None
 
     def conversation(self, tenant_id: str, conversation_id: str) -> tuple[StoredTurn, ...]:
         """Oldest first; if it is too long for one answer, its newest part."""

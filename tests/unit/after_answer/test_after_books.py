@@ -27,6 +27,7 @@ from baton_after_answer.database import migrate
 from baton_after_answer.records import ledger_row, rejected_row, response_row, turn_row
 from baton_after_answer.schema import ledger, metadata, turns
 from baton_after_answer.usage_sums import Page, SumsAsked
+from baton_contracts.frames import Usage
 from baton_contracts.prompt import ToolCall
 from baton_contracts.queries import UsageBy, UsageSum
 from baton_contracts.records import StoredMessage
@@ -194,6 +195,16 @@ def test_one_row_that_can_not_be_stored_refuses_its_whole_transaction(engine: En
         books.write(Entry(ledger=[ledger_row(usage_record(), 1.0), bad]))
     assert all(word in str(caught.value) for word in ("ledger", "model"))
     assert count(engine, ledger) == 0
+
+
+def test_a_number_that_no_column_holds_is_refused_too(engine: Engine) -> None:
+    books = Books(engine)
+    bad = usage_record(usage=Usage(prompt_tokens=2**70))
+    with pytest.raises(RowRefused):
+        books.write(Entry(ledger=[ledger_row(usage_record(), 1.0), ledger_row(bad, 1.0)]))
+    assert count(engine, ledger) == 0
+    books.write(Entry(ledger=[ledger_row(usage_record(), 1.0)]))
+    assert count(engine, ledger) == 1
 
 
 @pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()], ids=["sqlite", "postgresql"])
