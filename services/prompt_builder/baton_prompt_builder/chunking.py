@@ -17,7 +17,8 @@ from baton_prompt_builder.stores.interface import StoredChunk
 TARGET_CHARACTERS = 800
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^ \t].*)$")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+"""Three backticks with more of them behind on the same line are code within a line."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 

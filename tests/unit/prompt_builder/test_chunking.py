@@ -55,6 +55,17 @@ def test_headings_make_the_path_and_fenced_code_is_no_heading() -> None:
     assert chunks[3].searchable_text == "Errors > 503 > Queue\nFull."
 
 
+def test_code_within_a_line_opens_no_fence() -> None:
+    chunks = chunk_markdown(
+        "t", "page.md", "# Start\n\n```baton up```\n\n## Stop\n\n````\n```x```\n````\n\n## Again\n\nUp."
+    )
+    assert [(chunk.headings, chunk.text) for chunk in chunks] == [
+        ((), "```baton up```"),
+        (("Stop",), "````\n```x```\n````"),
+        (("Again",), "Up."),
+    ]
+
+
 def test_without_a_heading_the_source_is_the_title() -> None:
     (chunk,) = chunk_markdown("t", "notes.md", "Just text.")
     assert (chunk.title, chunk.headings) == ("notes.md", ())

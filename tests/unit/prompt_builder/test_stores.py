@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from baton_prompt_builder.chunking import chunk_markdown
+from baton_prompt_builder.stores import server_store
 from baton_prompt_builder.stores.edge_store import EdgeStore
 from baton_prompt_builder.stores.interface import DocumentStore, Hit, StoredChunk, StoreError
+from baton_prompt_builder.stores.layout import INDEXED
 from baton_prompt_builder.stores.server_store import ServerStore
 from tests.support.prompt_stage import word_vector
 
@@ -172,3 +174,24 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 async def test_a_server_that_is_not_there_is_a_store_error() -> None:
     with pytest.raises(StoreError, match="Qdrant server"):
         await ServerStore.open("http://127.0.0.1:1", "", "documents", SIZE)
+
+
+class HalfMade:
+    """A Qdrant server that has the collection and none of its indexes."""
+
+    def __init__(self) -> None:
+        self.indexes: list[str] = []
+
+    async def collection_exists(self, name: str) -> bool:
+        assert name == "documents"
+        return True
+
+    async def create_payload_index(self, _collection: str, field: str, _schema: object) -> None:
+        self.indexes.append(field)
+
+
+async def test_indexes_that_a_kill_left_out_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HalfMade()
+    monkeypatch.setattr(server_store, "AsyncQdrantClient", lambda *_, **__: server)
+    await ServerStore.open("http://127.0.0.1:1", "", "documents", SIZE)
+    assert server.indexes == list(INDEXED)

@@ -36,19 +36,19 @@ class ServerStore:
         return store
 
     async def _prepare(self, vector_size: int) -> None:
-        """Makes the collection and its indexes where they are missing."""
-        if await _asked(self._client.collection_exists(self._collection)):
-            return
-        await _asked(
-            self._client.create_collection(
-                self._collection,
-                vectors_config={
-                    DENSE: models.VectorParams(size=vector_size, distance=models.Distance.COSINE)
-                },
-                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        """Makes the collection and its indexes where they are missing: of both, since a kill may have come
+        between them."""
+        if not await _asked(self._client.collection_exists(self._collection)):
+            await _asked(
+                self._client.create_collection(
+                    self._collection,
+                    vectors_config={
+                        DENSE: models.VectorParams(size=vector_size, distance=models.Distance.COSINE)
+                    },
+                    sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                )
             )
-        )
-        for field in INDEXED:
+        for field in INDEXED:  # idempotent
             schema = models.KeywordIndexParams(
                 type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id"
             )
