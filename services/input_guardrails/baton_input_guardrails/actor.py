@@ -28,7 +28,7 @@ _INLINE_CHARS = 20_000
 _INLINE_TOPIC_CHARS = 2_000
 """The same for topics, whose automaton takes about a microsecond a character."""
 _INLINE_VALUES = 200
-"""Up to so many different values are masked on the event loop."""
+"""Up to so many different values are masked on the event loop, in a prompt shorter than _INLINE_CHARS."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,10 @@ class InputGuard:
             )
         with ctx.spans.span("mask") as span:
             span.set(values=sum(counts.values()))
-            if sum(counts.values()) <= _INLINE_VALUES:
+            is_quick = (
+                handoff.prompt.num_characters < _INLINE_CHARS and sum(counts.values()) <= _INLINE_VALUES
+            )
+            if is_quick:
                 masked = _masked(handoff, masker, found)
             else:
                 masked = await asyncio.to_thread(_masked, handoff, masker, found)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import ORTH
 from thinc.api import NumpyOps
 
 Floats = NDArray[np.float32]
@@ -41,6 +42,10 @@ _LEAVES = {
     "linear",
     "precomputable_affine",
 }
+
+
+_OF_THE_WORD = {"ORTH", "NORM", "LOWER", "PREFIX", "SUFFIX", "SHAPE", "IS_SPACE"}
+"""Columns that depend on the word alone, so that its vector may be kept. SPACY, say, does not."""
 
 
 class Run(NamedTuple):
@@ -272,6 +277,7 @@ def _check(recogniser: Any) -> None:
     model = recogniser.model
     names = [node.name for node in model.walk() if not node.layers]
     windows = {node.attrs["window_size"] for node in model.walk() if node.name == "expand_window"}
+    columns = {name for node in model.walk() for name in node.attrs.get("columns", ())}
     as_expected = (
         len(model.layers) == 3
         and set(names) == _LEAVES
@@ -281,8 +287,10 @@ def _check(recogniser: Any) -> None:
         and model.attrs["has_upper"]
         and not model.attrs["unseen_classes"]
         and windows == {1}
+        and columns <= _OF_THE_WORD
         and recogniser.cfg["beam_width"] == 1
         and recogniser.vocab.vectors.mode == "default"
+        and recogniser.vocab.vectors.attr == ORTH
     )
     if not as_expected:
         raise ValueError(f"another network than Tok2Vec.v2 below TransitionBasedParser.v2: {model.name}")

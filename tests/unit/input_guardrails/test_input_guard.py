@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from baton_common.memory_bus import MemoryBus
 from baton_contracts.prompt import Message, Part, Tool, ToolCall
+from baton_input_guardrails.masking import Masker
 from baton_input_guardrails.personal_data import Analysis, Span
 from baton_input_guardrails.prompt_text import WITHHELD
 from tests.support.guard_in_bench import InBench, chunk, guard_in_bench, message, user
@@ -60,6 +62,25 @@ async def test_values_are_masked_everywhere_and_sealed_for_this_request() -> Non
         "Ask <PERSON_2>, not <PERSON_1>.",
     ]
     assert [one.text for one in handoff.chat.messages][-1] == "Ask <PERSON_2>, not <PERSON_1>."
+
+
+async def test_a_long_prompt_is_masked_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    mask = Masker.mask
+
+    def watched(self: Masker, text: str, spans: Sequence[Span]) -> str:
+        threads.append(threading.current_thread())
+        return mask(self, text, spans)
+
+    monkeypatch.setattr(Masker, "mask", watched)
+    async with guard_in_bench(MemoryBus(), NameAnalyser()) as bench:
+        await bench.passed(user("I am Zoe."))
+        assert set(threads) == {threading.main_thread()}
+        threads.clear()
+        handoff = await bench.passed(user("Zoe asks. " * 3000))
+    assert handoff.prompt.messages[0].text == "<PERSON_1> asks. " * 3000
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_documents_and_what_the_builder_wrote_are_not_masked() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import spacy
 
+from baton_input_guardrails.entity_network import EntityNetwork
 from baton_input_guardrails.named_entities import Name, NamedEntities, packaged_model
 
 SENTENCES = (
@@ -104,6 +105,16 @@ def test_another_network_is_left_to_spacy(tmp_path: Path, caplog: pytest.LogCapt
     other = NamedEntities(tmp_path)
     assert "left to spaCy" in caplog.text
     assert other.find("Maria Keller") == by_spacy(language, "Maria Keller")
+
+
+def test_a_network_that_reads_more_than_the_word_is_not_ours(
+    spacys_own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recogniser = spacys_own.get_pipe("ner")
+    reader = next(node for node in recogniser.model.walk() if node.name == "extract_features")
+    monkeypatch.setitem(reader.attrs, "columns", [*reader.attrs["columns"], "SPACY"])
+    with pytest.raises(ValueError, match="another network"):
+        EntityNetwork(recogniser)
 
 
 def test_a_model_that_is_not_there_is_said_so(tmp_path: Path) -> None:
