@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -111,7 +112,7 @@ def _looked(look: Callable[[], Iterable[str]]) -> Iterator[str]:
     """Where nothing can be seen, that is what is found; the others are still looked at."""
     try:
         yield from look()
-    except (AssertionError, CliError, OSError, httpx.HTTPError, nats.errors.Error) as error:
+    except (AssertionError, CliError, OSError, httpx.HTTPError, nats.errors.Error, sqlite3.Error) as error:
         yield f"{look.__name__.removeprefix('_of_')}: {str(error)[-600:] or repr(error)}"
 
 

@@ -171,6 +171,17 @@ def hears(run: Run, number: int, **changes: Any) -> None:
     run.tries[number] = [Asked(one.request_id, Heard(**({"status": 200} | changes)), one.began)]
 
 
+def test_books_that_can_not_be_read_are_a_problem_and_the_rest_is_looked_at(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "write_books", lambda: None)
+    run.log += "edge_api           │ Traceback (most recent call last):\nedge_api           │ KeyError: 'x'\n"
+    [books, *others] = problems(run)
+    assert books == "books: unable to open database file"
+    assert len(others) == 1
+    assert "traceback 1" in others[0]
+
+
 def test_a_sound_run_has_no_problems(run: Run) -> None:
     assert problems(run) == []
 
