@@ -28,6 +28,8 @@ LOOK_SECONDS = 0.5
 _UNHEARD_SECONDS = LEASE_LOST_AFTER_SECONDS + 1.0
 """An edge that was not heard for so long since we read its name is gone."""
 _END_SECONDS = 5.0
+_MAX_REFUSED = 1024
+"""Beyond it the oldest is forgotten: its entry, if it is there after all, is made like any other."""
 
 
 @dataclass
@@ -51,7 +53,7 @@ class BackgroundRunner:
         self._known: dict[str, _Known] = {}
         self._runs: dict[str, tuple[BackgroundRun, asyncio.Task[None]]] = {}
         self._accepting: set[str] = set()
-        self._refused: set[str] = set()
+        self._refused: dict[str, None] = {}
         """Entries whose client was told that it did not work: should they be there all the same, they go."""
         self._leaving: dict[str, list[asyncio.Event]] = {}
         """Of entries whose end is waited for."""
@@ -70,21 +72,27 @@ class BackgroundRunner:
         try:
             await self._parts.store.add(record)
         except BaseException:
-            self._refused.add(entry)
+            self._refuse(entry)
             raise
         finally:
             self._accepting.discard(entry)
         self._begin(record)
+
+    def _refuse(self, entry: str) -> None:
+        self._refused[entry] = None
+        if len(self._refused) > _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     def _check_room(self, record: BackgroundRecord) -> None:
         if any(run.record.request_id == record.request_id for run, _ in self._runs.values()):
             text = f"Request {record.request_id} is already under way. Use a new x-request-id."
             raise RequestFailed.because("conflict", text, param="x-request-id")
         tenant = tenant_token(record.entry)
-        num_own = sum(tenant_token(entry) == tenant for entry in self._runs)
-        if num_own >= self._max_tenant_runs or len(self._runs) >= self._max_runs:
+        entries = self._runs.keys() | self._accepting
+        num_own = sum(tenant_token(entry) == tenant for entry in entries)
+        if num_own >= self._max_tenant_runs or len(entries) >= self._max_runs:
             text = (
-                f"{len(self._runs)} responses are being made in the background here, {num_own} of them "
+                f"{len(entries)} responses are being made in the background here, {num_own} of them "
                 "yours, and no more fit. Try again shortly."
             )
             error = ErrorBody(code="stop_busy", message=text, stop="edge_api", retry_after_seconds=5)
@@ -181,7 +189,7 @@ class BackgroundRunner:
             return
         if entry in self._refused:
             await self._parts.store.remove(entry)
-            self._refused.discard(entry)
+            self._refused.pop(entry, None)
         elif self._is_orphan(known) and len(self._runs) < self._max_runs:
             await self._take(known.record)
 
@@ -209,6 +217,8 @@ class BackgroundRunner:
 
     def _begin(self, record: BackgroundRecord) -> None:
         run = BackgroundRun(self.app, self._parts, record)
+        if not self._taking:  # it was on its way here when the drain began
+            run.hand_back()
         self._idle.clear()
         task = asyncio.create_task(self._run_one(record.entry, run))
         self._runs[record.entry] = (run, task)
