@@ -18,6 +18,7 @@ class AnswerSoFar:
         self._began = began
         self._times: list[float] = []
         self._num_tokens = 0
+        self._num_pieces = 0
         self.prologue: Prologue | None = None
         self.end: End | None = None
 
@@ -25,6 +26,7 @@ class AnswerSoFar:
         """`told_at` is of the same clock as `began`, in seconds; None: the client was not told of it."""
         self._num_tokens += len(frame.token_ids)
         if frame.says_something and frame.index < len(self.answers):
+            self._num_pieces += 1
             self.answers[frame.index].add(frame)
             if told_at is not None:
                 self._times.append(told_at)
@@ -45,11 +47,12 @@ class AnswerSoFar:
     @property
     def used(self) -> Usage:
         """As the engine counted. Of an end that was not heard: the prompt as its beginning said, and what was
-        sent; so the gateway books it."""
+        sent, in tokens or, where no ids are named, in pieces; so the gateway books it."""
         if self.end:
             return self.end.usage
         num_prompt_tokens = self.prologue.prompt_tokens if self.prologue else None
-        return Usage(prompt_tokens=num_prompt_tokens or 0, completion_tokens=self._num_tokens)
+        sent = self._num_tokens or self._num_pieces
+        return Usage(prompt_tokens=num_prompt_tokens or 0, completion_tokens=sent)
 
     @property
     def reasons(self) -> tuple[FinishReason, ...]:

@@ -87,6 +87,7 @@ class RelayCall:
         self._envelope = envelope
         self._trip = trip
         self._ends = ends
+        self._num_tokens = 0
         self._num_pieces = 0
         self._end: End | None = None
         self._unwatch: list[Callable[[], None]] = []
@@ -166,6 +167,7 @@ class RelayCall:
         while True:
             frame = await self._next()
             if isinstance(frame, Data):
+                self._num_tokens += len(frame.token_ids)
                 self._num_pieces += frame.says_something
                 return frame
             if isinstance(frame, End):
@@ -267,7 +269,8 @@ class RelayCall:
         self._queue.close()
         if prologue := self.prologue:
             now = self._node.clock.wall()
-            record = record_of(self._envelope, prologue, self._end, self._num_pieces, now)
+            heard = self._num_tokens or self._num_pieces
+            record = record_of(self._envelope, prologue, self._end, heard, now)
             self._ends.note(prologue.gateway, record)
 
 

@@ -49,6 +49,8 @@ class SeveralCalls:
         self._ends: dict[int, End] = {}
         self._num_tokens = [0] * len(chats)
         """Heard of each."""
+        self._num_pieces = [0] * len(chats)
+        """Where no token ids are named: about a token each."""
         self._tasks: list[asyncio.Task[None]] = []
         self.prologue: Prologue | None = None
 
@@ -96,6 +98,7 @@ class SeveralCalls:
             if frame.finish_reason is not None:
                 ended.add(frame.index)
             self._num_tokens[place] += len(frame.token_ids)
+            self._num_pieces[place] += frame.says_something
             await self._joined.put(frame.model_copy(update={"index": first + frame.index}))
         self._turn.release()
         self._ends[place] = frame
@@ -146,7 +149,7 @@ class SeveralCalls:
         """Each request for itself: one may be from the cache while another is not."""
         if not self._ends:
             return used
-        return _sum([self._used(place) for place in self._asked if not self._is_from_cache(place)])
+        return _sum([self._used(place) for place in self._asked if not self._costs_nothing(place)])
 
     @property
     def uncounted(self) -> float:
@@ -163,16 +166,17 @@ class SeveralCalls:
         """Without the engine's last word, what was heard, as the gateway books it."""
         if end := self._ends.get(place):
             return end.usage
-        return Usage(prompt_tokens=self._prompt(place), completion_tokens=self._num_tokens[place])
+        heard = self._num_tokens[place] or self._num_pieces[place]
+        return Usage(prompt_tokens=self._prompt(place), completion_tokens=heard)
 
     def _prompt(self, place: int) -> int:
         """Tokens, as its beginning said; 0: it has said nothing of them."""
         prologue = self._beginning(place)
         return prologue.prompt_tokens or 0 if prologue else 0
 
-    def _is_from_cache(self, place: int) -> bool:
+    def _costs_nothing(self, place: int) -> bool:
         prologue = self._beginning(place)
-        return prologue is not None and prologue.cache != "none"
+        return prologue is not None and prologue.costs_nothing
 
     def _beginning(self, place: int) -> Prologue | None:
         begun = self._begun[place]

@@ -34,10 +34,11 @@ ASKED_AT_ONCE = 100
 
 
 def record_of(
-    envelope: Envelope, prologue: Prologue, end: End | None, num_pieces: int, ended_at: float
+    envelope: Envelope, prologue: Prologue, end: End | None, num_heard: int, ended_at: float
 ) -> UsageRecord:
-    """As one attempt, for an edge sees no others. Without an End its pieces count, about a token each."""
-    counted = Usage(prompt_tokens=prologue.prompt_tokens or 0, completion_tokens=num_pieces)
+    """As one attempt, for an edge sees no others. Without an End what was heard counts: tokens or,
+    where no ids are named, pieces of about a token each."""
+    counted = Usage(prompt_tokens=prologue.prompt_tokens or 0, completion_tokens=num_heard)
     return UsageRecord(
         request_id=envelope.request_id,
         run_id=envelope.run_id,

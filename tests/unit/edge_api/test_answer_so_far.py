@@ -18,3 +18,11 @@ def test_what_the_client_is_not_told_was_written_all_the_same() -> None:
     told: dict[str, AttributeValue] = {}
     answer.describe(told)
     assert (told["chunks"], told["ttft_ms"]) == (1, 500.0), "as the client saw it"
+
+
+def test_pieces_without_token_ids_count_as_one_each() -> None:
+    """Another server's: the gateway books what was sent, so the client's budget pays for it."""
+    answer = AnswerSoFar(1, began=10.0)
+    for text in ("Yes", " it", "", " is"):
+        answer.add(Data(request_id="0" * 32, sender="x", seq=1, text=text), 10.5)
+    assert answer.used.completion_tokens == 3

@@ -96,4 +96,4 @@ async def test_of_those_that_could_not_be_stored_only_so_many_are_remembered(
     for number in range(3):
         with pytest.raises(RequestFailed):
             await runner.accept(record(number))
-    assert list(runner._refused) == [record(1).entry, record(2).entry]
+    assert list(runner._refused) == [record(1).entry, record(2).entry]  # pyright: ignore[reportPrivateUsage]

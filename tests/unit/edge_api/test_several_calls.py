@@ -11,7 +11,7 @@ import pytest
 
 from baton_common.errors import RequestFailed
 from baton_contracts.envelope import Envelope, Tenant
-from baton_contracts.frames import Data, End, FinishReason, Prologue, Usage
+from baton_contracts.frames import CACHED, SHARED, Data, End, FinishReason, Prologue, Usage
 from baton_contracts.identifiers import parse_request_id, request_id_of
 from baton_contracts.prompt import ChatRequest, Message, Part, Sampling
 from baton_edge_api.relay_call import CancelOutcome
@@ -219,11 +219,12 @@ async def test_a_failure_on_the_way_ends_all_and_those_that_had_no_turn_are_neve
     bench.several.close()
 
 
-async def test_money_is_for_what_no_cache_gave() -> None:
+@pytest.mark.parametrize("free", [{"cache": "exact", "replica": CACHED}, {"replica": SHARED}])
+async def test_money_is_for_what_was_computed_for_this_answer(free: dict[str, str]) -> None:
     bench = Bench(3)
     await bench.several.hand_on(bench.chat, 1000)
-    for call, cache in zip(bench.calls, ("exact", "none", "none"), strict=True):
-        call.say(prologue().model_copy(update={"cache": cache}), end(2))
+    for call, fields in zip(bench.calls, (free, {}, {}), strict=True):
+        call.say(prologue().model_copy(update=fields), end(2))
     assert (await bench.several.begin()).cache == "none"
     last = (await bench.rest())[-1]
     assert isinstance(last, End)
@@ -236,7 +237,7 @@ async def test_what_the_cache_gave_as_a_whole_costs_nothing() -> None:
     bench = Bench(2)
     await bench.several.hand_on(bench.chat, 1000)
     for call in bench.calls:
-        call.say(prologue().model_copy(update={"cache": "exact"}), end(2))
+        call.say(prologue().model_copy(update={"cache": "exact", "replica": CACHED}), end(2))
     assert (await bench.several.begin()).cache == "exact"
     await bench.rest()
     assert bench.several.charged(Usage(prompt_tokens=4, completion_tokens=4)) == Usage()
@@ -249,7 +250,9 @@ async def test_cancelled_midway_what_was_heard_of_the_silent_ones_counts_too() -
     first.say(prologue(), end(5))
     silent.say(prologue(), data("a", token_ids=(1,)), data("b", token_ids=(2, 3)))
     late.say(prologue())
-    unheard.say(prologue().model_copy(update={"cache": "exact"}), data("c", token_ids=(4,)))
+    unheard.say(
+        prologue().model_copy(update={"cache": "exact", "replica": CACHED}), data("c", token_ids=(4,))
+    )
     await bench.several.begin()
     heard = [await bench.several.next() for _ in range(4)]  # the first one's end and three pieces
     assert sum(len(frame.token_ids) for frame in heard if isinstance(frame, Data)) == 4
@@ -278,6 +281,23 @@ async def test_the_prompt_of_one_whose_end_is_not_heard_counts_as_its_beginning_
     assert last is not None
     assert (last.usage.completion_tokens, last.usage.prompt_tokens) == (5 + 1, 10 + 7)
     assert bench.several.uncounted == 0.0
+    bench.several.close()
+
+
+async def test_pieces_without_token_ids_count_as_one_each() -> None:
+    bench = Bench(2)
+    await bench.several.hand_on(bench.chat, 1000)
+    ended, silent = bench.calls
+    ended.say(prologue(), end(5))
+    silent.say(prologue(), data("a"), data("b"))
+    await bench.several.begin()
+    for _ in range(3):  # an end and two pieces
+        await bench.several.next()
+    await bench.several.cancel("client_disconnected")
+    silent.last = None
+    last = await bench.several.last_frame(0.1)
+    assert last is not None
+    assert last.usage.completion_tokens == 5 + 2
     bench.several.close()
 
 

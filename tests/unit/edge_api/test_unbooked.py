@@ -49,7 +49,7 @@ def end(reason: FinishReason = "stop") -> End:
 )
 def test_what_the_row_says(replica: str, last: End | None, row: tuple[object, ...]) -> None:
     envelope = make_envelope()
-    record = record_of(envelope, told(replica), last, num_pieces=4, ended_at=envelope.sent_at + 2)
+    record = record_of(envelope, told(replica), last, num_heard=4, ended_at=envelope.sent_at + 2)
     assert (record.outcome, record.finish_reason, record.error_code, record.usage) == row
     assert (record.request_id, record.run_id, record.attempt) == (envelope.request_id, envelope.run_id, 1)
     assert (record.model, record.replica, record.tenant) == ("m", replica, envelope.tenant)
