@@ -16,7 +16,9 @@ from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.prompt import Sampling, Tool
 from baton_engine_worker.work import EngineRun
 from baton_inference_router.actor import Router
+from baton_llm_gateway import actor
 from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.cached_answer import send_cached
 from baton_llm_gateway.own_replicas import OwnReplicas
 from tests.support.fake_engine import WORDS, FakeEngine, Script
 from tests.support.relay_stage import MODEL, Stage, question
@@ -441,6 +443,28 @@ async def test_a_guard_that_dies_with_a_short_answer_in_hand_is_told_of(
     assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
     assert heard.seconds < 6
     assert [row.outcome for row in stage.records] == ["finished"]
+
+
+async def test_a_guard_that_dies_with_a_hit_of_the_cache_in_hand_is_told_of(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def send_past_a_dead_guard(*arguments: Any, **named: Any) -> None:
+        await guard.vanish()
+        await send_cached(*arguments, **named)
+
+    await stage.worker(FakeEngine())
+    guard, _, _ = await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
+    first = await stage.ask(sampling=Sampling(temperature=0))
+    assert first.error is None
+    await eventually(lambda: len(stage.records) == 1)
+    monkeypatch.setattr(actor, "send_cached", send_past_a_dead_guard)
+
+    heard = await stage.ask(sampling=Sampling(temperature=0))
+
+    assert heard.error is not None
+    assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
+    assert heard.seconds < 6
+    assert [row.outcome for row in stage.records] == ["finished", "cache_hit"]
 
 
 SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"

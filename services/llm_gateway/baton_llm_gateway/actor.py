@@ -30,6 +30,9 @@ from baton_llm_gateway.semantic_key import Alike
 from baton_llm_gateway.semantic_key import alike as alike_key
 from baton_llm_gateway.single_flight import Flights, Follower
 
+GUARD_WATCHED_SECONDS = LEASE_LOST_AFTER_SECONDS + 2 * LEASE_INTERVAL_SECONDS
+"""Past an answer's end. A guard that died then is found silent at the first beat behind its lease."""
+
 
 @dataclass(frozen=True)
 class CachePolicy:
@@ -70,9 +73,11 @@ class Gateway:
         guard = None if handoff.plain else await self._open_guard(ctx, handoff)
         if hit:
             await self._answer_from_cache(ctx, handoff, choice, guard, hit, similarity)
+            _tell_if_lost(ctx, guard)
             return
         shared_key = key if rules.single_flight and handoff.chat.cache_max_age is None else None
         if shared_key and await self._followed(ctx, handoff, cancellation, guard, shared_key):
+            _tell_if_lost(ctx, guard)
             return
         flight = self.flights.begin(shared_key) if shared_key else None
         ended: Attempt | None = None
@@ -102,8 +107,7 @@ class Gateway:
         await relay.see_stored()
         if error := relay.error_past_the_guard(last):
             raise RequestFailed(error)
-        if guard:
-            _tell_if_lost(ctx, guard)
+        _tell_if_lost(ctx, guard)
 
     async def _followed(
         self,
@@ -252,12 +256,14 @@ def _describe(ctx: RequestContext, last: Attempt) -> None:
         ctx.attributes["error"] = last.error.code
 
 
-def _tell_if_lost(ctx: RequestContext, guard: str) -> None:
+def _tell_if_lost(ctx: RequestContext, guard: str | None) -> None:
     """A guard that died with a short answer in its hands is found out when that is over for us, and the edge,
     which may not have heard of it yet, would wait. What comes behind an answer's end is heard by nobody."""
+    if guard is None:
+        return
 
     def on_lost(instance: str) -> None:
         spawn(ctx.fail(guard_lost(instance)))
 
     unwatch = ctx.node.leases.watch(guard, on_lost, on_closed=lambda _: None)
-    asyncio.get_running_loop().call_later(LEASE_LOST_AFTER_SECONDS + LEASE_INTERVAL_SECONDS, unwatch)
+    asyncio.get_running_loop().call_later(GUARD_WATCHED_SECONDS, unwatch)
