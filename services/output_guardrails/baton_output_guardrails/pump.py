@@ -160,9 +160,11 @@ class Pump:
             case Error():
                 await self._on_error(frame)
             case Held():
-                self._on_successor()
+                self._on_successor(frame)
 
-    def _on_successor(self) -> None:
+    def _on_successor(self, frame: Held) -> None:
+        if frame.attempt in self.tally.attempts:
+            return  # its prologue came by the shorter way, and says more
         self._has_successor = True
         if self._stopping is None:
             self._disarm()

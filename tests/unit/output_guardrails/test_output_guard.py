@@ -329,6 +329,24 @@ async def test_an_engine_that_took_over_may_be_silent_for_long(bench: Bench) -> 
     assert bench.cancels == []
 
 
+async def test_the_gateways_word_of_a_successor_may_come_behind_its_prologue(bench: Bench) -> None:
+    """It goes the longer way. An end that overtakes the client's cancel is still kept for it."""
+    answer = await bench.open()
+    subject = subjects.frames(bench.gateway.instance, answer.ack.instance, answer.rid)
+    second = answer.attempt(2)
+    await second.send(answer.prologue())
+    held = Held(request_id=answer.rid, attempt=2, sender=bench.gateway.instance, stop="engine_worker")
+    await bench.bus.publish(subject, encode_frame(held))
+    await second.send(answer.data("Hel", 1))
+    await second.send(answer.end("cancelled"))
+    await answer.next()
+    await answer.next()
+    await broadcast_cancel(bench.bus, Cancel(request_id=answer.rid, reason="client_disconnected"), enough=1)
+    last = await answer.next()
+    assert isinstance(last, End)
+    assert (last.finish_reason, last.usage) == ("cancelled", USAGE)
+
+
 async def test_a_vault_of_another_request_is_refused_before_anything_flows(bench: Bench) -> None:
     answer = await _open_with_vault(bench, "bm90IGEgdmF1bHQ=")
     assert answer.verdict == "refused"
