@@ -28,37 +28,39 @@ async def send_cached(
     """`similarity`: of the question that it answered, where that is another one."""
     request_id, gateway = ctx.request_id, ctx.node.instance
     stream = outbox.open(way_out(ctx, guard), request_id, ctx.envelope.attempt)
-    await stream.send(
-        Prologue(
-            request_id=request_id,
-            sender=gateway,
-            seq=0,
-            model=model,
-            replica=CACHED,
-            gateway=gateway,
-            guard=guard or gateway,
-            cache="exact" if similarity is None else "semantic",
-            cache_similarity=similarity,
-            citations=citations,
+    try:
+        await stream.send(
+            Prologue(
+                request_id=request_id,
+                sender=gateway,
+                seq=0,
+                model=model,
+                replica=CACHED,
+                gateway=gateway,
+                guard=guard or gateway,
+                cache="exact" if similarity is None else "semantic",
+                cache_similarity=similarity,
+                citations=citations,
+            )
         )
-    )
-    for piece in _pieces(answer.reasoning):
-        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, reasoning=piece))
-    for piece in _pieces(answer.text):
-        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, text=piece))
-    if answer.tool_calls:
-        calls = answer.tool_calls
-        await stream.send(Data(request_id=request_id, sender=gateway, seq=0, tool_calls=calls))
-    await stream.send(
-        End(
-            request_id=request_id,
-            sender=gateway,
-            seq=0,
-            finish_reason=answer.finish_reason,
-            usage=answer.usage,
+        for piece in _pieces(answer.reasoning):
+            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, reasoning=piece))
+        for piece in _pieces(answer.text):
+            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, text=piece))
+        if answer.tool_calls:
+            calls = answer.tool_calls
+            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, tool_calls=calls))
+        await stream.send(
+            End(
+                request_id=request_id,
+                sender=gateway,
+                seq=0,
+                finish_reason=answer.finish_reason,
+                usage=answer.usage,
+            )
         )
-    )
-    outbox.ended(stream)
+    finally:
+        outbox.ended(stream)
 
 
 def _pieces(text: str) -> Iterator[str]:

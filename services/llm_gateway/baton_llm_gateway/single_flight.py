@@ -225,4 +225,4 @@ class Follower:
             sender=self._ctx.node.instance,
             error=error,
         )
-        await self._ctx.node.bus.publish(self._way, encode_frame(frame))
+        await self._ctx.tell(self._way, encode_frame(frame))
