@@ -1,6 +1,6 @@
 """The sending side of numbered frames: numbers them, remembers the last ones, sends them again when asked.
 
-Owns one ring buffer a stream, freed some seconds after the stream's end (a receiver may still miss its tail).
+Owns one ring buffer a stream, kept past its end for a while (a receiver may still miss its tail).
 """
 
 from __future__ import annotations
