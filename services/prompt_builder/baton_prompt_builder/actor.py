@@ -12,7 +12,7 @@ from baton_common.responder import Responder, ResponderLimits
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.handoffs import GuardInHandoff, PromptHandoff
-from baton_contracts.prompt import Message, Prompt
+from baton_contracts.prompt import ChatRequest, Message, Prompt
 from baton_contracts.queries import IngestQuery, IngestReply
 from baton_prompt_builder.assembly import (
     build_prompt,
@@ -33,6 +33,8 @@ from baton_prompt_builder.stores.interface import StoreError
 from baton_prompt_builder.trimming import trim
 
 STOP_NUMBER = 3
+_BYTES_AROUND = 256
+"""More than what stands around the text of a message, a part or a call."""
 
 
 class PromptBuilder:
@@ -102,14 +104,22 @@ class PromptBuilder:
         return prompt
 
     def _check_size(self, handoff: PromptHandoff, prompt: Prompt) -> None:
-        """Encoding twice would cost everybody; only a text near the limit is measured."""
+        """Encoding twice would cost everybody; only what may come near the limit is measured."""
         limit = self._settings.max_handoff_bytes
-        if handoff.chat.num_characters + prompt.num_characters < limit // 16:
+        num_characters = handoff.chat.num_characters + prompt.num_characters
+        num_pieces = _num_pieces(handoff.chat) + _num_pieces(prompt)
+        if 16 * num_characters + _BYTES_AROUND * num_pieces < limit:
             return
         message = GuardInHandoff(envelope=handoff.envelope, chat=handoff.chat, prompt=prompt)
         if (num_bytes := len(message.encode())) > limit:
             text = f"The prompt takes {num_bytes} bytes on the bus; {limit} is the most. Send less text."
             raise RequestFailed.because("request_too_large", text, param="messages")
+
+
+def _num_pieces(asked: ChatRequest | Prompt) -> int:
+    """Each takes its bytes on the bus, however short its text is."""
+    of_messages = sum(1 + len(one.parts) + len(one.tool_calls) for one in asked.messages)
+    return of_messages + len(asked.tools) + len(asked.token_ids)
 
 
 def prompt_actor(node: Node, builder: PromptBuilder) -> Actor[PromptHandoff]:

@@ -271,6 +271,13 @@ async def test_a_prompt_that_does_not_fit_into_a_message_is_413(tmp_path: Path) 
         await stage.ask("e" * 9000, retrieval="off")
 
 
+async def test_very_many_short_messages_do_not_fit_either(tmp_path: Path) -> None:
+    async with open_prompt_stage(settings_for(tmp_path, max_handoff_bytes=20_000), _memory) as stage:
+        error = await stage.refused(*["e"] * 300, retrieval="off", trim_history=False)
+        assert (error.code, error.status, error.param) == ("request_too_large", 413, "messages")
+        await stage.ask(*["e"] * 30, retrieval="off", trim_history=False)
+
+
 async def test_without_guardrails_the_request_ends_with_503_naming_them(stage: PromptStage) -> None:
     await stage.guard.drain(1)
     error = await stage.refused("Hello", retrieval="off")
