@@ -10,6 +10,7 @@ import pytest
 from baton_common.bus import BusMessage
 from baton_common.catalog import load_catalog
 from baton_common.errors import BusError
+from baton_common.money import parse_dollars
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
@@ -240,3 +241,30 @@ async def test_what_documents_add_is_reserved_once_known_and_refuses_nothing_its
         script.go_on.set()
         assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200, 200]
         assert (await limited.use()).tokens == 3 * 215
+
+
+async def test_of_several_prompts_those_that_were_answered_are_paid_whatever_the_others_came_to(
+    nats_url: str,
+) -> None:
+    """Before all had begun, so that the client gets an error and no answer."""
+
+    async def script(turn: Turn) -> None:
+        if turn.handoff.chat.messages[0].text == "bad":
+            await answered.wait()
+            await turn.error(ErrorBody(code="context_length_exceeded", message="Too long."))
+            return
+        await turn.prologue()
+        await turn.data("Hi.")
+        await turn.end(prompt_tokens=150, cached_tokens=0, completion_tokens=80)
+        answered.set()
+
+    answered = asyncio.Event()
+    rule = LimitRule(budget=Budget(picos=parse_dollars("1"), period="total"), tokens_per_minute=5000)
+    async with limited_edges(nats_url, rule, script) as limited:
+        body = {"model": "smollm2-135m", "prompt": ["good", "bad"]}
+        answer = await limited.first.client.post("/v1/completions", json=body)
+        assert answer.status_code == 400, answer.text
+        await limited.first.edge.finished()
+        state = await limited.use()
+        assert state.spent_picos == parse_dollars("0.0000062")  # 150 × 0.02 + 80 × 0.04 for a million
+        assert state.tokens >= 150 + 80

@@ -198,7 +198,9 @@ class RelayAnswer:
         if not self._grant.is_limited:
             return
         so_far = self._so_far
-        model, charged = so_far.model or self._question.chat.model, self._call.charged(so_far.used)
+        beginning = self._call.beginning
+        model = beginning.model if beginning else self._question.chat.model
+        charged = self._call.charged(so_far.used)
         await self._grant.settle(so_far.used, model, charged, uncounted=self._call.uncounted)
         if self._grant.alerts:
             self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
@@ -222,7 +224,7 @@ class RelayAnswer:
         """The relay said no, or broke: the client is told, in the form that still fits."""
         ending = Ending(cut_short=True, error=error)
         cancelling = self._start_cancel("lease_lost")
-        if self._call.prologue is None:
+        if self._call.beginning is None:
             await self._grant.release()
         await self._tell(ending, error)
         self._last_byte = self._trace.wall()
@@ -249,14 +251,18 @@ class RelayAnswer:
 
     async def _finish_cancel(self, cancelling: asyncio.Task[CancelOutcome] | None, ending: Ending) -> None:
         if cancelling is None:
+            await self._hear_end(0.0)  # of several, some may have ended well
             return
         await self._keep(ending)
         outcome = await cancelling
-        if self._so_far.prologue and self._so_far.end is None:
-            self._so_far.end = await self._call.last_frame(_END_SECONDS)
+        await self._hear_end(_END_SECONDS)
         self._trace.span("cancel", self._last_byte, acks=outcome.num_acks)
         if outcome.blocks_freed is not None:
             self._trace.attributes["blocks_freed"] = outcome.blocks_freed
+
+    async def _hear_end(self, seconds: float) -> None:
+        if self._call.beginning and self._so_far.end is None:
+            self._so_far.end = await self._call.last_frame(seconds)
 
     async def _tell(self, ending: Ending, error: ErrorBody) -> None:
         """What a stream has brought so far is kept before its last event, as that of a good end is."""
@@ -272,7 +278,7 @@ class RelayAnswer:
 
     async def _settle(self, status: str, ending: Ending) -> None:
         await self._keep(ending)
-        if self._call.prologue or status == "cancelled":
+        if self._call.beginning or status == "cancelled":
             await self._charge()
         self._so_far.describe(self._trace.attributes)
         if status == "ok":

@@ -45,6 +45,11 @@ class Call(Protocol):
     @property
     def over(self) -> bool: ...
 
+    @property
+    def beginning(self) -> Prologue | None:
+        """Of the first that has begun: of several there may be one before there is a `prologue` of all."""
+        ...
+
     async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str: ...
 
     async def begin(self) -> Prologue: ...
@@ -97,6 +102,10 @@ class RelayCall:
         """Somebody may hold it: then a cancel is not in vain."""
         self.over = False
         """True once the relay has said its last word on this request, or never got it."""
+
+    @property
+    def beginning(self) -> Prologue | None:
+        return self.prologue
 
     async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
         """Returns the instance that took it. Raises RequestFailed: nobody is there, nobody takes it, or it is

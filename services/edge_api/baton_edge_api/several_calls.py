@@ -58,6 +58,11 @@ class SeveralCalls:
     def over(self) -> bool:
         return all(call.over for call in self._calls)
 
+    @property
+    def beginning(self) -> Prologue | None:
+        beginnings = map(self._beginning, range(len(self._begun)))
+        return next((one for one in beginnings if one), None)
+
     async def hand_on(self, chat: ChatRequest, max_bytes: int) -> str:
         """Takes a seat for each, hands the first on, then the others as their turn comes."""
         del chat  # the first of ours
