@@ -82,8 +82,8 @@ class Pump:
         self._parked_end: End | None = None
         """An End(cancelled) that came before we knew whether the request or only an attempt was cancelled."""
         self._last_words: asyncio.TimerHandle | None = None
-        self._has_successor = False
-        """Another engine took the request and has not begun yet: what is heard of earlier ones is over."""
+        self._successor: int | None = None
+        """The attempt of another engine that took the request and has not begun: earlier ones are over."""
         self.tally = Tally()
 
     async def run(self) -> None:
@@ -144,7 +144,7 @@ class Pump:
             if not broken.lost:
                 text = f"Frames of {broken.sender} are missing and can't be had again. Try again."
                 await self._break_off(ErrorBody(code="stream_gap", message=text, stop="engine_worker"))
-            elif self._last_words is None and not self._has_successor:
+            elif self._last_words is None and self._successor is None:
                 text = f"{broken.sender} vanished while it was answering. Try again."
                 self._arm(self._patience.takeover, "stop_lost", text)
         return None
@@ -165,13 +165,14 @@ class Pump:
     def _on_successor(self, frame: Held) -> None:
         if frame.attempt in self.tally.attempts:
             return  # its prologue came by the shorter way, and says more
-        self._has_successor = True
+        self._successor = frame.attempt
         if self._stopping is None:
             self._disarm()
             self._parked_end = None
 
     async def _on_prologue(self, frame: Prologue) -> None:
-        self._has_successor = False
+        if self._successor is not None and frame.attempt >= self._successor:
+            self._successor = None  # else one that was given up has begun all the same
         self.tally.attempts.add(frame.attempt)
         self._prompt_tokens = frame.prompt_tokens or 0
         try:
@@ -209,7 +210,7 @@ class Pump:
 
     async def _on_end(self, frame: End) -> None:
         if frame.finish_reason == "cancelled" and self._stopping is None:
-            if self._has_successor:
+            if self._successor is not None:
                 return
             # An attempt that the gateway gave up; or a cancel that has not reached us yet.
             text = f"{frame.sender} was told to stop, and no other attempt followed."

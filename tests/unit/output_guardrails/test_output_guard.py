@@ -329,6 +329,27 @@ async def test_an_engine_that_took_over_may_be_silent_for_long(bench: Bench) -> 
     assert bench.cancels == []
 
 
+async def test_an_engine_that_begins_late_does_not_take_the_successors_place(bench: Bench) -> None:
+    """It was frozen when it was handed the request, and finds its cancel as it wakes."""
+    answer = await bench.open()
+    subject = subjects.frames(bench.gateway.instance, answer.ack.instance, answer.rid)
+    held = Held(request_id=answer.rid, attempt=2, sender=bench.gateway.instance, stop="engine_worker")
+    await bench.bus.publish(subject, encode_frame(held))
+    first = answer.attempt()
+    await first.send(answer.prologue())
+    await first.send(answer.end("cancelled"))
+    patience_is_over = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, patience_is_over.set)  # the guard's own is 0.05 s
+    await patience_is_over.wait()
+    second = answer.attempt(2)
+    await second.send(answer.prologue())
+    await second.send(answer.data("Hello", 1))
+    await second.send(answer.end())
+    text, last = await answer.text()
+    assert (text, type(last)) == ("Hello", End)
+    assert bench.cancels == []
+
+
 async def test_the_gateways_word_of_a_successor_may_come_behind_its_prologue(bench: Bench) -> None:
     """It goes the longer way. An end that overtakes the client's cancel is still kept for it."""
     answer = await bench.open()
