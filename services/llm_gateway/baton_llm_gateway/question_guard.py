@@ -6,7 +6,8 @@ every other word but those that only phrase a question. What is left to the vect
 
 5, five                  a figure, each its own
 not, n't, never          a negation; `without` too
-<PERSON_1>, os.path, C++ as written, but for upper and lower case
+<PERSON_1>, os.path, C++ as written, but for upper and lower case; the A of blood type A too
+(2+3)*4, .5, 5!, ??, 😀   signs, each its own; not what ends a question or a clause
 ships, shipping          one word: endings of grammar go (inflection.py)
 please tell me, the, of  nothing: phrasing
 why, did, will, can, …   what is asked for, of which time and whether it is allowed: the same on both sides
@@ -21,11 +22,18 @@ from dataclasses import dataclass
 
 from baton_llm_gateway.inflection import root_of
 
-_TOKEN = re.compile(r"<[a-z]+_\d+>|[^\W_]+(?:[._:/@#+'-]+[^\W_]+)*[+#%]*|[<>=*/^%$€£&|~+-]", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"<[a-z]+_\d+>"
+    r"|[^\W_]+(?:[._:/@#+'-]+[^\W_]+)*[+#%]*"
+    r"|_+|[^\w\s.,;:!?\"'…“”„«»]"  # signs: (2+3)*4 is not 2+3*4
+    r"|\.(?=\d)|(?<=\d)[!\"']"  # .5, 5!, 5'
+    r"|[!?]++(?=\s*\S)|(?<!\S)[.,;:\"'…]++(?=\s+\S)",  # not those that end a question or a clause
+    re.IGNORECASE,
+)
 _POLITE = re.compile(
-    r"(?:\W|\b(?:please|hi|hello|hey|thanks|kindly|(?:can|could|would|will) you|do you know"
+    r"[\s\"'“„«]*(?:\b(?:please|hi|hello|hey|thanks|kindly|(?:can|could|would|will) you|do you know"
     r"|i (?:want|need|would like)(?: to know)?|i'd like(?: to know)?|let me know|tell me|show me|give me"
-    r"|explain(?: to me)?|describe|define)\b)+",
+    r"|explain(?: to me)?|describe|define)\b[.,;:!?…]*(?:\s+|$))+",
     re.IGNORECASE,
 )
 """At the beginning only: further on these words mean something."""
@@ -99,9 +107,12 @@ def wording(question: str) -> Wording | None:
     if any(char.isalpha() and char > _LAST_LATIN_LETTER for char in question):
         return None
     text = question.replace("\u2019", "'")
-    text = text[match.end() :] if (match := _POLITE.match(text)) else text
+    polite = _POLITE.match(text)
+    text = text[polite.end() :] if polite else text
     text = _MADE_INTO.sub("made become", _HAS_TO.sub(r"\1 must", _HOW_ONE_DOES.sub("how", text)))
-    tokens = [_plain(token) for token in _TOKEN.findall(text)]
+    tokens = [
+        _plain(token, begins=place == 0 and not polite) for place, token in enumerate(_TOKEN.findall(text))
+    ]
     asked = {_ASKED[token] for token in tokens if token in _ASKED}
     if tokens and tokens[0] in _YES_OR_NO:
         asked.add("whether")
@@ -111,10 +122,11 @@ def wording(question: str) -> Wording | None:
     return Wording(words, frozenset(asked)) if words else None
 
 
-def _plain(token: str) -> str:
-    """One spelling. An acronym that would be phrasing in small letters (US, IT, WHO) stays in capitals."""
+def _plain(token: str, *, begins: bool) -> str:
+    """One spelling. A name in capitals (US, IT, WHO, blood type A) that is phrasing in small letters stays
+    so. `begins`: the question, where a single capital is no name."""
     low = token.lower()
-    if len(token) > 1 and token.isupper() and (low in _PHRASING or low in _ASKED):
+    if token.isupper() and (len(token) > 1 or not begins) and (low in _PHRASING or low in _ASKED):
         return token
     if low in _NEGATIONS or low.endswith("n't"):
         return "not"

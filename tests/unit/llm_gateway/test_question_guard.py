@@ -19,6 +19,9 @@ from baton_llm_gateway.question_guard import wording
         ("Is <PERSON_1> ill?", "Is <PERSON_1> ill"),
         ("How can I export my data?", "How do I export my data?"),
         ("Could you tell me how to change a tyre", "How would one change a tyre?"),
+        ("Hello! Please, tell me: is it raining?!", "Is it raining??"),
+        ('What is "recursion"?', "what is recursion"),
+        ("A mortgage is what?", "a mortgage is what"),
     ],
 )
 def test_phrasing_is_no_difference(one: str, other: str) -> None:
@@ -58,6 +61,19 @@ def test_phrasing_is_no_difference(one: str, other: str) -> None:
         ("Are flights to Rome late?", "Are flights from Rome late?"),
         ("What is the capital of the US?", "What is the capital?"),
         ("Can dogs eat grapes?", "Can dogs eat frozen grapes?"),
+        ("What is (2+3)*4?", "What is 2+3*4?"),
+        ("What is -5 + 3?", "What is 5 + 3?"),
+        ("-5 + 3 = what?", "5 + 3 = what?"),
+        ("What is half of .5?", "What is half of 5?"),
+        ("What is 5!?", "What is 5?"),
+        ("How many centimetres are 5'?", 'How many centimetres are 5"?'),
+        ("What does \U0001f600 mean?", "What does \U0001f602 mean?"),
+        ("What does the ?? operator do?", "What does the ?. operator do?"),
+        ("Explain ?? in C#.", "Explain ?. in C#."),
+        ("What does [] mean in bash?", "What does {} mean in bash?"),
+        ("What does __init__ do?", "What does init do?"),
+        ("What is blood type A?", "What is a blood type?"),
+        ("Explain A records.", "Explain records."),
     ],
 )
 def test_what_carries_the_meaning_is_one(one: str, other: str) -> None:
