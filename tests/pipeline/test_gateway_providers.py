@@ -78,6 +78,27 @@ async def test_a_streamed_answer(stage: Stage, tmp_path: Path, plain: bool) -> N
     )
 
 
+async def test_a_call_that_its_deadline_ends_is_billed_for_what_was_asked_and_came(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async def halting(turn: Turn) -> None:
+        await turn.delta(content="Hel")
+        await turn.silence()
+
+    async with fake_provider(halting) as provider:
+        write_catalog(tmp_path, provider)
+        catalog = tmp_path / "catalog.toml"
+        catalog.write_text(catalog.read_text().replace("stall_seconds = 0.3", "stall_seconds = 30"))
+        await staged(stage, tmp_path)
+        heard = await ask(stage, seconds=1.0)
+    assert heard.error is not None
+    assert heard.error.code == "deadline_exceeded"
+    await eventually(lambda: len(stage.records) == 1)
+    row = stage.records[0]
+    assert (row.outcome, row.error_code) == ("error", "deadline_exceeded")
+    assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (11, 1)  # 28 characters, one message
+
+
 async def test_a_whole_answer_and_then_the_cache(stage: Stage, tmp_path: Path) -> None:
     async def whole(turn: Turn) -> None:
         await turn.whole("Forty-two.")

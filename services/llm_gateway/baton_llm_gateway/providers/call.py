@@ -99,6 +99,10 @@ class ProviderCall:
                 self._fail(broken(self._target, _in_words(error, self._reader)))
         except ProviderError as error:
             self._fail(from_stream(self._target, error.error))
+        except asyncio.CancelledError:  # the deadline, or this process ends: what came by now was used
+            if self._attempt.replica and not self._attempt.over:
+                self._attempt.usage = self._usage()
+            raise
         finally:
             if patience:
                 patience.cancel()
