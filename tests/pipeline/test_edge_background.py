@@ -20,6 +20,7 @@ from tests.support.books import running_books
 from tests.support.edge_process import RunningEdge, Turn, hello, running_edge
 from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import judged, text_of, whole
+from tests.support.relay import eventually
 
 ASKED: dict[str, Any] = {"model": "smollm2-135m", "input": "Hello?", "background": True}
 
@@ -137,6 +138,23 @@ async def test_one_that_waits_for_room_is_asked_again(edge: RunningEdge, http: h
     assert text_of(await ended(http, queued["id"])) == "Hello ☃!"
     runs = [turn.handoff.envelope.run_id for turn in edge.relay.turns]
     assert len(set(runs)) == 2, "each try has ledger rows of its own"
+
+
+async def test_of_one_trace_several_may_wait_for_room(edge: RunningEdge, http: httpx.AsyncClient) -> None:
+    full = ErrorBody(code="queue_full", message="No seat.", stop="inference_router", retry_after_seconds=30)
+    edge.relay.script = lambda turn: turn.error(full)
+    trace = {"traceparent": f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"}
+    answers: list[httpx.Response] = []
+    for number in (1, 2):
+        answers.append(await http.post("/v1/responses", json=ASKED, headers=trace))
+        assert answers[-1].status_code == 200, answers[-1].text
+        await eventually(lambda number=number: len(edge.relay.turns) == number)
+        await edge.node._actors[0].finished()  # it waits without a seat
+    first, second = (answer.headers["x-request-id"] for answer in answers)
+    assert first == trace["traceparent"][3:35] != second
+    for answer in answers:
+        cancelled = await http.post(f"/v1/responses/{answer.json()['id']}/cancel")
+        assert cancelled.json()["status"] == "cancelled"
 
 
 async def test_what_can_not_be_answered_has_failed_and_says_why(

@@ -5,6 +5,7 @@ Owns the table from path to endpoint. What all routes share is front's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -33,9 +34,10 @@ def build_app(
     offline: Offline,
     side: SideEndpoints,
     metrics: Metrics,
+    is_in_flight: Callable[[str], bool],
 ) -> ASGIApp:
     routes = routes_of(chat, completions, responses, stored, embeddings, offline, side)
-    return Front(_Routes(routes, chat), metrics, chat.is_in_flight)
+    return Front(_Routes(routes, chat), metrics, is_in_flight)
 
 
 def routes_of(

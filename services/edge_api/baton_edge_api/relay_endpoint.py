@@ -53,7 +53,6 @@ class RelayEndpoint:
         self._read_json = read
         self._complete = complete
         self._set_aside = set_aside
-        self.is_in_flight = parts.desk.is_in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts

@@ -78,7 +78,13 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
         node.supervise("limits of lost edges", limits.left_behind.run)
-        app = build_app(chat, completions, responses, stored, embeddings, offline, side, metrics)
+
+        def is_in_flight(request_id: str) -> bool:
+            return desk.is_in_flight(request_id) or background.makes(request_id)
+
+        app = build_app(
+            chat, completions, responses, stored, embeddings, offline, side, metrics, is_in_flight
+        )
         offline.run(app, replicas, embedders, catalog)
         background.run(app)
         async with serving(app, settings, sock, lambda: node.state == "draining"):

@@ -78,13 +78,17 @@ class BackgroundRunner:
             self._accepting.discard(entry)
         self._begin(record)
 
+    def makes(self, request_id: str) -> bool:
+        """The answer to that request; it may have no seat now, while it waits for room."""
+        return any(run.record.request_id == request_id for run, _ in self._runs.values())
+
     def _refuse(self, entry: str) -> None:
         self._refused[entry] = None
         if len(self._refused) > _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
 
     def _check_room(self, record: BackgroundRecord) -> None:
-        if any(run.record.request_id == record.request_id for run, _ in self._runs.values()):
+        if self.makes(record.request_id):
             text = f"Request {record.request_id} is already under way. Use a new x-request-id."
             raise RequestFailed.because("conflict", text, param="x-request-id")
         tenant = tenant_token(record.entry)

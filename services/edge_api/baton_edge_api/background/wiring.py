@@ -43,6 +43,7 @@ class Background:
             seconds=settings.background_seconds,
         )
         self._runner = BackgroundRunner(node, parts, settings.max_background, settings.max_tenant_background)
+        self.makes = self._runner.makes
         self.desk = BackgroundDesk(
             self.store,
             self._runner,
