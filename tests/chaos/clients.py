@@ -149,7 +149,7 @@ class Clients:
             tries.append(Asked(request_id, self._ask(number, request_id, dice), began))
             if tries[-1].was_let_in or time.monotonic() > give_up_at:
                 return Visit(tuple(tries))
-            time.sleep(_told_to_wait(tries[-1].heard))
+            time.sleep(_told_to_wait(tries[-1].heard))  # as `Retry-After` says: this is what is tried
 
     def _ask(self, number: int, request_id: str, dice: random.Random) -> Heard:
         """A quarter leave at their first sight of something, a quarter in the middle."""

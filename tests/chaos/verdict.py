@@ -86,7 +86,7 @@ class Verdict:
                 if waiting:
                     yield f"books: {waiting} records wait for after_answer"
                 break
-            time.sleep(0.5)
+            time.sleep(0.5)  # another process writes the books: nothing tells but looking
         yield from promises.of_books(self._asked, self.books)
 
     def _of_witnesses(self) -> Iterator[str]:
@@ -105,7 +105,7 @@ class Verdict:
                 yield f"limits: still held is {held}"
                 return
             self._system.post(question("Still there?", stream=False, max_tokens=1), **asked)
-            time.sleep(BETWEEN_ASKING_SECONDS)
+            time.sleep(BETWEEN_ASKING_SECONDS)  # the pace of its own questions
 
 
 def _looked(look: Callable[[], Iterable[str]]) -> Iterator[str]:

@@ -82,7 +82,7 @@ class LeaseBoard:
     def _lose(self, instance: str) -> None:
         peer = self._peers.pop(instance)
         closed = peer.has_closed_its_books
-        for watcher in peer.watchers:
+        for watcher in tuple(peer.watchers):  # one that ends its watch now must not hide its neighbour
             (watcher.on_closed if closed else watcher.on_lost)(instance)
 
     def watch(self, instance: str, on_lost: OnLost, on_closed: OnLost | None = None) -> Callable[[], None]:

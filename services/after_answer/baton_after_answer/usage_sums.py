@@ -1,7 +1,7 @@
 """The ledger in sums: by key, team, model and day. The statement, and what its rows become.
 
-Sums come in pages. A page says where it begins and up to which moment it adds up, so that all pages of one
-answer tell of the same rows.
+Sums come in pages. A page says where it begins and up to which moment it adds up, so that what ends later
+moves no page. A row that is stored late, of an answer that ended before, may still come in between.
 """
 
 from __future__ import annotations

@@ -81,6 +81,16 @@ async def test_a_watch_can_be_ended() -> None:
     assert lost == []
 
 
+async def test_who_ends_its_watch_as_it_is_told_hides_nobody_else() -> None:
+    lost = list[str]()
+    bus, board = await board_with(HandClock())
+    await say(bus, board)
+    end_own = board.watch(PEER, lambda _: end_own())
+    board.watch(PEER, lost.append)
+    await say(bus, board, "gone")
+    assert lost == [PEER]
+
+
 async def test_a_draining_instance_is_not_ready() -> None:
     bus, board = await board_with(HandClock())
     await say(bus, board)
