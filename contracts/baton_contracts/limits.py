@@ -58,6 +58,13 @@ class Slot(WireModel):
     )
 
 
+class LateRun(WireModel):
+    """A request of an edge that was lost, settled without its last ledger row, which may come yet."""
+
+    picos: int = Field(default=0, ge=0, description="What of it is in `spent_picos`.")
+    since: float = Field(description="Unix time in seconds: when it was settled.")
+
+
 class AccountState(WireModel):
     """`use.PARTY`. A window begins with its first request and ends WINDOW_SECONDS later."""
 
@@ -68,10 +75,17 @@ class AccountState(WireModel):
     spent_picos: int = Field(default=0, ge=0)
     alerted: bool = Field(default=False, description="This period's alert was given.")
     slots: dict[str, Slot] = Field(default_factory=dict[str, Slot])
+    late: dict[str, LateRun] = Field(default_factory=dict[str, LateRun], description="By `Run.name`.")
 
     def window_left(self, now: float) -> float:
         """Seconds until the window ends; 0: none is open any more."""
         return max(0.0, self.window_start + WINDOW_SECONDS - now) if self.window_start else 0.0
+
+    def late_in(self, period: str) -> dict[str, LateRun]:
+        """As they are in that period: in a new one nothing of them is spent."""
+        if self.period == period:
+            return dict(self.late)
+        return {run: LateRun(since=late.since) for run, late in self.late.items()}
 
     @property
     def seats(self) -> int:

@@ -128,7 +128,8 @@ class LimitBook:
         self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: Counted, name: str
     ) -> tuple[int, int]:
         """Puts what the ledger says in the place of what edges counted, but for the requests that they have
-        yet to settle: those are still to come. Returns both, in pico-dollars. Raises CliError."""
+        yet to settle: those are still to come, or, of late ones, the rest. Returns both, in pico-dollars.
+        Raises CliError."""
         if rule.budget is None:
             raise CliError("It has no budget to recount.")
         period = period_name(rule.budget.period, self._now())
@@ -136,9 +137,12 @@ class LimitBook:
         for _ in range(_TRIES):
             state, revision = await self._read(party)
             before = state.spent_picos if state.period == period else 0
+            late = state.late_in(period)
             spent = sum([await self._ledger(since, tenant_id, by, name) for tenant_id in tenant_ids])
             spent -= await self._unsettled(state, since, by, name)
-            new = state.model_copy(update={"spent_picos": spent, "period": period, "alerted": False})
+            spent += sum(run.picos for run in late.values())
+            changes = {"spent_picos": spent, "period": period, "alerted": False, "late": late}
+            new = state.model_copy(update=changes)
             try:
                 await self._bucket.update(use_entry(party), new.encode(), last=revision)
             except nats.js.errors.KeyWrongLastSequenceError:
@@ -147,8 +151,8 @@ class LimitBook:
         raise CliError("Others write it all the time. Try again at a quieter moment.")
 
     async def _unsettled(self, state: AccountState, since: float, by: Counted, name: str) -> int:
-        """What the ledger has of requests that are still held."""
-        names = [name for slot in state.slots.values() for name in slot.runs]
+        """What the ledger has of requests that are still held, or waited for."""
+        names = {name for slot in state.slots.values() for name in slot.runs} | state.late.keys()
         held = [run for run in map(Run.named, names) if run]
         rows = [row for rows in (await rows_of_runs(self._ask, held)).values() for row in rows]
         wanted = [row for row in rows if row.ended_at >= since and (by != "model" or row.model == name)]

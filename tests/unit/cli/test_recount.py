@@ -8,7 +8,7 @@ from typing import Any, cast
 from baton_cli.limits import LimitBook
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
-from baton_contracts.limits import AccountState, Budget, LimitRule, Run, Slot
+from baton_contracts.limits import AccountState, Budget, LateRun, LimitRule, Run, Slot
 from baton_contracts.queries import BooksQuery, BooksReply, UsageSum
 from baton_contracts.records import UsageRecord
 
@@ -91,3 +91,21 @@ async def test_what_is_still_to_be_settled_is_not_counted_twice() -> None:
     assert await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k") == (1, 700)
     assert bucket.state.spent_picos == 700
     assert RUN.name in bucket.state.slots["e"].runs
+
+
+async def test_of_a_late_request_what_was_counted_stays_counted_and_the_rest_is_to_come() -> None:
+    """The ledger has 300 of it by now; 100 were there when its lost edge was settled."""
+    late = {RUN.name: LateRun(picos=100, since=1_796_000_000.0)}
+    bucket = Bucket(AccountState(period="total", spent_picos=1, late=late))
+    book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
+    assert await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k") == (1, 800)
+    assert bucket.state.late == late
+
+
+async def test_in_a_new_period_nothing_of_a_late_request_is_counted_yet() -> None:
+    late = {RUN.name: LateRun(picos=100, since=1_796_000_000.0)}
+    bucket = Bucket(AccountState(period="2026-11-29", spent_picos=1, late=late))
+    book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
+    await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k")
+    assert bucket.state.late == {RUN.name: LateRun(since=1_796_000_000.0)}
+    assert bucket.state.spent_picos == 700

@@ -17,13 +17,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, LimitRule, Slot, period_name
+from baton_contracts.limits import (
+    WINDOW_SECONDS,
+    AccountState,
+    Budget,
+    LateRun,
+    LimitRule,
+    Slot,
+    period_name,
+)
 from baton_edge_api.limits.wish import Wish, fitted
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
 _SEAT_SECONDS = 1.0
 """When a seat, or money that others hold, may be free again is nobody's knowledge."""
+LATE_SECONDS = 300.0
+"""How long a ledger row of a request that was settled without it may still come."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class Use:
 
     tokens: int = 0
     picos: int = 0
+    is_all: bool = True
+    """False: more of it may come yet."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class _Figures:
     spent_picos: int
     alerted: bool
     slots: dict[str, Slot]
+    late: dict[str, LateRun]
 
 
 class Account:
@@ -104,8 +117,9 @@ class Account:
             state.spent_picos,
             state.alerted,
             dict(state.slots),
+            dict(state.late),
         )
-        self._roll()
+        self._roll(state)
 
     @property
     def state(self) -> AccountState:
@@ -118,9 +132,10 @@ class Account:
             spent_picos=f.spent_picos,
             alerted=f.alerted,
             slots=dict(f.slots),
+            late=dict(f.late),
         )
 
-    def _roll(self) -> None:
+    def _roll(self, state: AccountState) -> None:
         """Windows and periods that are over count no more. A clock that is behind ours opens none anew; a
         window that begins later than ours could end was opened by one that went wrong."""
         f = self._f
@@ -130,6 +145,7 @@ class Account:
             current = period_name(budget.period, self._now)
             if f.period != current:
                 f.period, f.spent_picos, f.alerted = current, 0, False
+                f.late = state.late_in(current)
 
     # Slots
 
@@ -153,7 +169,21 @@ class Account:
             f.tokens = max(0, f.tokens + sum(uses[run].tokens - tokens for run, tokens in counted.items()))
         if self._rule.budget:
             f.spent_picos += sum(uses[run].picos for run in slot.runs)
+            late = [run for run in slot.runs if not uses[run].is_all]
+            f.late |= {run: LateRun(picos=uses[run].picos, since=self._now) for run in late}
         return True
+
+    def settle_late(self, uses: Mapping[str, tuple[LateRun, Use]]) -> bool:
+        """What runs came to beyond what the account said of them when it was looked up is spent now. False,
+        and nothing happens, where others have written that since."""
+        f = self._f
+        ours = {run: found for run, found in uses.items() if f.late.get(run) == found[0]}
+        for run, (seen, use) in ours.items():
+            f.spent_picos = max(0, f.spent_picos + use.picos - seen.picos)
+            f.late[run] = seen.model_copy(update={"picos": use.picos})
+            if use.is_all or abs(self._now - seen.since) >= LATE_SECONDS:
+                del f.late[run]
+        return bool(ours)
 
     @property
     def _slot(self) -> Slot:

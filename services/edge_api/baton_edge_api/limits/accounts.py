@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 
+from baton_contracts.limits import LateRun
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account, Hold, Use, View
 from baton_edge_api.limits.changes import Change, Outcome
@@ -59,6 +60,17 @@ class Accounts:
         def settle(account: Account, _: Hold) -> None:
             nonlocal is_ours
             is_ours = account.settle_lost(edge, seq, uses)
+
+        outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
+        return outcome if is_ours else None
+
+    async def settle_late(self, party: str, uses: Mapping[str, tuple[LateRun, Use]]) -> Outcome | None:
+        """What runs came to that were settled before, as these LateRuns. None: others have done it."""
+        is_ours = False
+
+        def settle(account: Account, _: Hold) -> None:
+            nonlocal is_ours
+            is_ours = account.settle_late(uses)
 
         outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
         return outcome if is_ours else None

@@ -1,6 +1,7 @@
 """What edges that are gone had reserved: settled by those that live, with what the ledger says of it.
 
     an edge is lost ──▶ its slots in all accounts ──▶ a while later: still there? ──▶ the ledger ──▶ settled
+                                      runs without their last row ──▶ looked up again, for minutes ──▶ added
 
 The while is for the rest of the relay: it notices the loss as we do, stops what the lost edge asked for, and
 stores its last rows. Until then the reservations stand, so that a budget holds. Edges that live do this one
@@ -12,36 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from baton_common.errors import BusError, RequestFailed
 from baton_contracts.base import MalformedMessage
-from baton_contracts.limits import (
-    USES,
-    AccountState,
-    LimitRule,
-    Run,
-    Slot,
-    is_model,
-    name_of_party,
-    party_of_use,
-    period_start,
-)
+from baton_contracts.limits import USES, AccountState, Run, Slot, party_of_use
 from baton_contracts.records import UsageRecord
-from baton_edge_api.limits.account import Use
 from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.changes import Outcome
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.run_costs import RunCosts
 
 log = logging.getLogger(__name__)
 
 REST_SECONDS = 10.0
 """Until the relay has stored what it did for an edge that is gone: three times a lease."""
+LATE_LOOK_SECONDS = 60.0
+"""Between two looks for rows that have not come."""
 _TURN_SECONDS = 3.0
 """So much later each further edge looks: it finds the work done."""
 _LOOK_SECONDS = 1.0
+
+Rows = Mapping[str, list[UsageRecord]]
+"""By the name of their run."""
 
 
 class Ledger(Protocol):
@@ -72,50 +70,47 @@ class LeftBehind:
         gone: GoneEdges,
         bucket: Bucket,
         ledger: Ledger,
+        costs: RunCosts,
         figures: LimitFigures,
         *,
-        rule: Callable[[str], LimitRule],
-        stands_for: Callable[[str], tuple[str, ...]],
         living: Callable[[], list[str]],
         edge: str,
-        wall: Callable[[], float],
     ) -> None:
-        """`rule` is that of a party; `stands_for` names the models that may answer to a name; `living` are
-        the edges that are ready."""
+        """`living` are the edges that are ready."""
         self._accounts = accounts
         self._gone = gone
         self._bucket = bucket
         self._ledger = ledger
+        self._costs = costs
         self._figures = figures
-        self._rule = rule
-        self._stands_for = stands_for
         self._living = living
         self._edge = edge
-        self._wall = wall
 
     async def run(self) -> None:
         """For ever: looks at the start, and when an edge is lost."""
         while True:
             self._gone.lost.clear()
             try:
-                await self._clear()
+                waits = await self._look_for_late_rows(await self._clear())
             except BusError as error:
                 log.warning("what edges left behind can't be looked for now: %s", error)
                 await asyncio.sleep(REST_SECONDS)
             else:
-                await self._until_lost()
+                await self._until_lost(LATE_LOOK_SECONDS + self._turn if waits else math.inf)
 
-    async def _clear(self) -> None:
-        """Returns when nothing is left of those that are gone. Raises BusError."""
-        seen = await self._find()
-        while seen:
+    async def _clear(self) -> Mapping[str, AccountState]:
+        """The accounts, once no slot is left of those that are gone. Raises BusError."""
+        seen: Collection[_Left] = ()
+        while found := self._lost_slots(accounts := await self._read_accounts()):
+            await self._settle({left: slot for left, slot in found.items() if left in seen})
+            seen = found.keys()
             await asyncio.sleep(REST_SECONDS + self._turn)
-            found = await self._find()
-            settled = await self._settle({left: found[left] for left in found.keys() & seen})
-            seen = found.keys() - settled
+        return accounts
 
-    async def _until_lost(self) -> None:
-        while not self._gone.lost.is_set():
+    async def _until_lost(self, seconds: float) -> None:
+        """Or until these are over."""
+        until = asyncio.get_running_loop().time() + seconds
+        while not self._gone.lost.is_set() and asyncio.get_running_loop().time() < until:
             self._gone.among(self._living())
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -128,46 +123,61 @@ class LeftBehind:
         """Seconds: by the order of their names."""
         return _TURN_SECONDS * sum(edge < self._edge for edge in self._living())
 
-    async def _find(self) -> dict[_Left, Slot]:
-        slots: dict[_Left, Slot] = {}
+    async def _read_accounts(self) -> Mapping[str, AccountState]:
+        """By party."""
+        accounts: dict[str, AccountState] = {}
         for entry, value in (await self._bucket.read_all(USES)).items():
             try:
-                state = AccountState.decode(value)
+                accounts[party_of_use(entry)] = AccountState.decode(value)
             except MalformedMessage:
                 continue  # it begins anew when somebody uses it, and that is logged
-            for edge, slot in state.slots.items():
-                slots[_Left(party_of_use(entry), edge, slot.seq)] = slot
+        return accounts
+
+    def _lost_slots(self, accounts: Mapping[str, AccountState]) -> dict[_Left, Slot]:
+        slots = {
+            _Left(party, edge, slot.seq): slot
+            for party, state in accounts.items()
+            for edge, slot in state.slots.items()
+        }
         gone = self._gone.among({left.edge for left in slots} - {self._edge})
         return {left: slot for left, slot in slots.items() if left.edge in gone}
 
-    async def _settle(self, lefts: Mapping[_Left, Slot]) -> Collection[_Left]:
-        """Those that are settled, by us or by others."""
-        names = {name for slot in lefts.values() for name in slot.runs}
-        runs = {name: run for name in names if (run := Run.named(name))}
+    async def _settle(self, lefts: Mapping[_Left, Slot]) -> None:
         try:
-            rows = await self._ledger.rows(runs.values()) if runs else {}
+            rows = await self._rows({name for slot in lefts.values() for name in slot.runs})
         except RequestFailed as failed:
             log.warning("what edges left behind stays reserved for now: %s", failed.error.message)
-            return ()
-        of_names = {name: rows.get(run, []) for name, run in runs.items()}
+            return
         for left, slot in lefts.items():
-            uses = {name: self._use(left.party, of_names.get(name, [])) for name in slot.runs}
+            uses = {name: self._costs.use(left.party, Run.named(name), rows[name]) for name in slot.runs}
             outcome = await self._accounts.settle_lost(left.party, left.edge, left.seq, uses)
-            if outcome and outcome.alert:
-                self._figures.alert(left.party, outcome.view)
+            self._tell(left.party, outcome)
             if outcome and slot.runs:
                 self._figures.lost_runs.inc(len(slot.runs))
                 log.info("%s: settled %d requests of %s, which is gone", left.party, len(uses), left.edge)
-        return lefts.keys()
 
-    def _use(self, party: str, rows: Collection[UsageRecord]) -> Use:
-        """Of what `party` pays for; and of its money, what was spent in this period."""
-        if is_model(party):
-            name = name_of_party(party)
-            rows = [row for row in rows if row.model == name or row.model in self._stands_for(name)]
-        budget = self._rule(party).budget
-        since = period_start(budget.period, self._wall()) if budget else 0.0
-        return Use(
-            tokens=sum(row.usage.prompt_tokens + row.usage.completion_tokens for row in rows),
-            picos=sum(row.cost_picos or 0 for row in rows if row.ended_at >= since),
-        )
+    async def _look_for_late_rows(self, accounts: Mapping[str, AccountState]) -> bool:
+        """True: some may still come."""
+        late = {party: state.late for party, state in accounts.items() if state.late}
+        try:
+            rows = await self._rows({name for runs in late.values() for name in runs})
+        except RequestFailed as failed:
+            log.warning("late rows of edges that are gone can't be looked for now: %s", failed.error.message)
+            return True
+        for party, runs in late.items():
+            uses = {
+                name: (seen, self._costs.use(party, Run.named(name), rows[name]))
+                for name, seen in runs.items()
+            }
+            self._tell(party, await self._accounts.settle_late(party, uses))
+        return bool(late)
+
+    async def _rows(self, names: Collection[str]) -> Rows:
+        """Raises RequestFailed."""
+        runs = {name: run for name in names if (run := Run.named(name))}
+        rows = await self._ledger.rows(runs.values()) if runs else {}
+        return {name: rows.get(runs[name], []) if name in runs else [] for name in names}
+
+    def _tell(self, party: str, outcome: Outcome | None) -> None:
+        if outcome and outcome.alert:
+            self._figures.alert(party, outcome.view)

@@ -17,6 +17,7 @@ from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.ledger import Ledger
 from baton_edge_api.limits.left_behind import LeftBehind
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.run_costs import RunCosts
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.settings import EdgeSettings
 
@@ -45,12 +46,10 @@ class Limits:
             self._gone,
             bucket,
             Ledger(bus, settings.query_timeout),
+            RunCosts(rule=self.rules.rule, stands_for=catalog.may_stand_for, wall=node.clock.wall),
             figures,
-            rule=self.rules.rule,
-            stands_for=catalog.may_stand_for,
             living=lambda: node.leases.ready_instances("edge_api"),
             edge=node.instance,
-            wall=node.clock.wall,
         )
         self.admission = Admission(
             self.rules,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -89,8 +89,23 @@ class World:
         """As `left_behind` does it, at all of these at once."""
         slot = self.state.slots.get(name) if self.bucket.values else None
         if slot:
-            uses = {run: self.ledger.get(run, NEVER) for run in slot.runs}
+            uses = {run: self._known(run) for run in slot.runs}
             await asyncio.gather(*(each.accounts.settle_lost(PARTY, name, slot.seq, uses) for each in by))
+
+    def _known(self, run: str) -> Use:
+        """Now and then not all of it yet."""
+        use = self.ledger.get(run, NEVER)
+        if self.dice.random() < 0.7:
+            return use
+        return replace(use, picos=self.dice.randrange(use.picos + 1), is_all=False)
+
+    async def settle_late(self, by: list[Edge]) -> None:
+        """As `left_behind` does it, at all of these at once; what they know of it differs."""
+        for _ in range(60):
+            if late := self.state.late:
+                asked = [{run: (seen, self._known(run)) for run, seen in late.items()} for _ in by]
+                pairs = zip(by, asked, strict=True)
+                await asyncio.gather(*(each.accounts.settle_late(PARTY, uses) for each, uses in pairs))
 
 
 @dataclass(repr=False)
@@ -180,10 +195,11 @@ async def test_whatever_happens_the_account_comes_to_what_the_ledger_says(
         await edge.finish()
     for name in world.gone & world.state.slots.keys():
         await world.settle_lost(name, edges)
+    await world.settle_late(edges)
     state = world.state
     assert state.spent_picos == sum(use.picos for use in world.ledger.values())
     assert state.tokens == sum(use.tokens for use in world.ledger.values())
-    assert (state.seats, state.held_picos) == (0, 0)
+    assert (state.seats, state.held_picos, state.late) == (0, 0, {})
     assert len(world.ledger) <= state.requests <= world.num_begun
     assert not [name for name in state.slots if name in world.gone]
 

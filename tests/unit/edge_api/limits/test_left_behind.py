@@ -19,14 +19,15 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.heartbeats import Lease
 from baton_contracts.limits import AccountState, Budget, LimitRule, Run
-from baton_contracts.records import UsageRecord
+from baton_contracts.records import Outcome, UsageRecord
 from baton_edge_api.limits import left_behind
-from baton_edge_api.limits.account import Hold, Use
+from baton_edge_api.limits.account import LATE_SECONDS, Hold, Use
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.left_behind import LeftBehind
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.run_costs import RunCosts
 from baton_edge_api.limits.wish import Wish
 from tests.support.memory_bucket import MemoryBucket
 from tests.support.relay import HandClock, eventually
@@ -45,7 +46,14 @@ def run(number: int) -> Run:
 
 
 def row(
-    of: Run, *, completion: int = 5, model: str = "small", ended_at: float = T0, attempt: int = 1
+    of: Run,
+    *,
+    completion: int = 5,
+    model: str = "small",
+    ended_at: float = T0,
+    attempt: int = 1,
+    outcome: Outcome = "cancelled",
+    stand_in: bool = False,
 ) -> UsageRecord:
     return UsageRecord(
         request_id=of.request_id,
@@ -55,7 +63,8 @@ def row(
         model=model,
         replica="engine-1",
         usage=Usage(prompt_tokens=10, completion_tokens=completion),
-        outcome="cancelled",
+        outcome=outcome,
+        stand_in=stand_in,
         cost_picos=10 + 10 * completion,
         started_at=ended_at - 1,
         ended_at=ended_at,
@@ -102,6 +111,7 @@ class Scene:
         self.clock = HandClock()
         self.bucket = MemoryBucket()
         self.books = Books()
+        self.now = T0
         self.rules = RuleBook(lambda _: RULE)
         self.rules.replace({f"rule.{party}": RULE.encode() for party in (SMALL, AUTO)})
 
@@ -109,19 +119,21 @@ class Scene:
         board = LeaseBoard(self.bus, self.clock.clock, lost_after=3)
         await board.start()
         gone = GoneEdges(board)
-        accounts = Accounts(self.rules, self.bucket, gone, edge=name, wall=lambda: T0)
+        accounts = Accounts(self.rules, self.bucket, gone, edge=name, wall=lambda: self.now)
         registry = CollectorRegistry()
         looks = LeftBehind(
             accounts,
             gone,
             self.bucket,
             self.books,
+            RunCosts(
+                rule=self.rules.rule,
+                stands_for=lambda model: ("small", "large") if model == "auto" else (model,),
+                wall=lambda: self.now,
+            ),
             LimitFigures(registry, lambda: 0),
-            rule=self.rules.rule,
-            stands_for=lambda model: ("small", "large") if model == "auto" else (model,),
             living=lambda: board.ready_instances("edge_api"),
             edge=name,
-            wall=lambda: T0,
         )
         return Edge(accounts, looks, registry, board, gone)
 
@@ -154,6 +166,7 @@ async def reserve(edge: Edge, number: int, party: str = KEY, output: int = 20) -
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_behind, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(left_behind, "LATE_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(left_behind, "_TURN_SECONDS", 0.0)
     monkeypatch.setattr(left_behind, "_LOOK_SECONDS", 0.001)
 
@@ -313,3 +326,105 @@ async def test_the_alert_of_a_budget_is_given_by_who_settles(caplog: pytest.LogC
         await scene.say("edge-1", "gone")
         await eventually(lambda: "edge-1" not in scene.state().slots)
         await eventually(lambda: "budget of key.k1: 80% is spent" in caplog.text)
+
+
+async def _settled(scene: Scene, dead: str = "edge-1") -> None:
+    await scene.say(dead, "gone")
+    await eventually(lambda: dead not in scene.state().slots)
+
+
+async def test_a_row_that_comes_late_is_added_when_it_comes() -> None:
+    """Bus and gateway were away: the first look finds an attempt that was migrated, and its end later."""
+    scene = Scene()
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1)
+    await reserve(dead, 2)
+    scene.books.rows_of[run(1)] = [row(run(1), completion=4, outcome="migrated")]
+    async with scene.looking(alive):
+        await _settled(scene)
+        state = scene.state()
+        assert (state.held_picos, state.spent_picos) == (0, 50)
+        assert {name: late.picos for name, late in state.late.items()} == {run(1).name: 50, run(2).name: 0}
+        scene.now += 120
+        scene.books.rows_of[run(1)].append(row(run(1), completion=2, attempt=2))
+        await eventually(lambda: scene.state().spent_picos == 80)
+        scene.books.rows_of[run(2)] = [row(run(2), completion=9, outcome="finished")]
+        await eventually(lambda: scene.state().spent_picos == 180)
+        await eventually(lambda: not scene.state().late)
+
+
+async def test_a_stand_in_that_is_replaced_is_counted_as_what_took_its_place() -> None:
+    scene = Scene()
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1)
+    scene.books.rows_of[run(1)] = [row(run(1), completion=9, stand_in=True)]
+    async with scene.looking(alive):
+        await _settled(scene)
+        assert scene.state().spent_picos == 100
+        scene.books.rows_of[run(1)] = [row(run(1), completion=7)]
+        await eventually(lambda: not scene.state().late)
+    assert scene.state().spent_picos == 80
+
+
+async def test_several_edges_add_a_late_row_once() -> None:
+    scene = Scene()
+    dead = await scene.edge("edge-0")
+    alive = [await scene.edge(f"edge-{number}") for number in range(1, 5)]
+    await scene.say("edge-0")
+    await reserve(dead, 1)
+    async with scene.looking(*alive, watch="edge-0"):
+        await _settled(scene, "edge-0")
+        assert scene.state().spent_picos == 0
+        scene.books.rows_of[run(1)] = [row(run(1))]
+        await eventually(lambda: not scene.state().late)
+        asked = scene.books.num_asked
+        await reserve(alive[0], 2)
+    assert scene.state().spent_picos == 60
+    assert asked >= 2
+
+
+async def test_after_five_minutes_no_row_is_waited_for() -> None:
+    scene = Scene()
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1)
+    async with scene.looking(alive):
+        await _settled(scene)
+        scene.now += LATE_SECONDS - 1
+        asked = scene.books.num_asked
+        await eventually(lambda: scene.books.num_asked > asked + 2)
+        assert scene.state().late
+        scene.now += 1
+        await eventually(lambda: not scene.state().late)
+
+
+async def test_a_late_row_of_yesterday_is_not_on_todays_budget() -> None:
+    """Neither what was counted of it yesterday is taken off today, nor what comes of it added."""
+    scene = Scene()
+    scene.now = DAY_BEGAN - 20
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1)
+    early = row(run(1), completion=1, outcome="migrated", ended_at=DAY_BEGAN - 30)
+    scene.books.rows_of[run(1)] = [early]
+    async with scene.looking(alive):
+        await _settled(scene)
+        assert scene.state().spent_picos == 20
+        scene.now = DAY_BEGAN + 20
+        scene.books.rows_of[run(1)] = [early, row(run(1), completion=2, attempt=2, ended_at=DAY_BEGAN + 1)]
+        await eventually(lambda: not scene.state().late)
+    assert scene.state().spent_picos == 30
+
+
+async def test_without_a_budget_no_row_is_waited_for() -> None:
+    scene = Scene()
+    scene.rules.replace({f"rule.{SMALL}": LimitRule(tokens_per_minute=1000).encode()})
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await reserve(dead, 1, SMALL)
+    async with scene.looking(alive):
+        await scene.say("edge-1", "gone")
+        await eventually(lambda: "edge-1" not in scene.state(SMALL).slots)
+    assert not scene.state(SMALL).late
