@@ -114,10 +114,16 @@ class TraceSpan(HttpModel):
     attributes: dict[str, AttributeValue]
 
 
+class TraceGap(HttpModel):
+    start_ms: float = Field(description="From the start of the trace.")
+    duration_ms: float
+
+
 class Trace(HttpModel):
     request_id: str
     summary: TraceSummary
     spans: list[TraceSpan]
+    gaps: list[TraceGap] = Field(description="Stretches of over 1 ms in which no stop had it in hand.")
 
 
 class DocumentDeleted(HttpModel):

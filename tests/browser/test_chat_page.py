@@ -83,6 +83,19 @@ async def test_a_question_is_answered_with_its_figures_and_ten_stops(page: Page,
     await expect(page.locator("#relay-status")).to_have_text("10 of 10 stops · 90.0 ms")
 
 
+async def test_code_may_hold_backticks_and_stand_in_a_list(page: Page, edge: FakeEdge) -> None:
+    text = (
+        "````html\n<pre>\n```\nx\n```\n</pre>\n````\n\n1. Run\n   ```sh title=a\n   ls\n     -l\n   ```\n\n"
+    )
+    edge.script = Script(tokens=[text, "Type `` `now` `` or `a*b*c`, ```` not this."])
+    await ask(page, "How?")
+    body = page.locator(".turn.answer .body")
+    await expect(body.locator("p code")).to_have_text(["`now`", "a*b*c"])
+    blocks = await body.locator("pre").all_text_contents()
+    assert blocks == ["<pre>\n```\nx\n```\n</pre>", "ls\n  -l"]
+    await expect(body.locator("p")).to_contain_text("```` not this")
+
+
 async def test_the_conversation_goes_on_under_one_id_until_a_new_one_is_begun(
     page: Page, edge: FakeEdge
 ) -> None:

@@ -32,6 +32,7 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _VOID = "area base br col embed hr img input link meta source track wbr"
 _CLOSED_BY_THE_NEXT = "p li dt dd tr td th option tbody thead"
 _NEVER_NESTS = frozenset(f"{_VOID} {_CLOSED_BY_THE_NEXT}".split())
+_BACKTICKS = re.compile(r"`+")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _TEXT = "-text"
 
@@ -79,7 +80,7 @@ def _walk(root: LexborNode) -> str:
         elif item.tag == _TEXT:
             pieces.append(_text(item, at_start=not pieces or pieces[-1].endswith(("\n", " "))))
         elif item.tag == "pre":
-            pieces.append(f"\n\n```\n{item.text().strip(chr(10))}\n```\n\n")
+            pieces.append(_fenced(item.text().strip("\n")))
         else:
             before, after = _AROUND.get(item.tag or "", ("", ""))
             pieces.append(before)
@@ -87,6 +88,12 @@ def _walk(root: LexborNode) -> str:
             stack.extend(reversed(list(item.iter(include_text=True))))
     lines = "".join(pieces).split("\n")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def _fenced(code: str) -> str:
+    """The fence is longer than any row of backticks in it, so that none of them ends it."""
+    fence = "`" * max([3, *(len(row) + 1 for row in _BACKTICKS.findall(code))])
+    return f"\n\n{fence}\n{code}\n{fence}\n\n"
 
 
 def _text(node: LexborNode, *, at_start: bool) -> str:

@@ -6,8 +6,9 @@ the time before and after them. So one long span around everything hides nothing
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from baton_contracts.spans import Span
 
@@ -33,7 +34,7 @@ def intervals_by_stop(spans: Sequence[Span]) -> dict[int, list[Interval]]:
 
 
 class _Family:
-    """Who descends from whom."""
+    """Who descends from whom. Each stop's spans gather what is below them once, however many they are."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._by_id = {span.span_id: span for span in spans}
@@ -41,26 +42,31 @@ class _Family:
         for span in spans:
             if span.parent_span_id:
                 self._children[span.parent_span_id].append(span)
+        self._own: dict[str, Span] = {}
+        self._later: dict[str, _Stretches] = {}
 
     def away(self, span: Span) -> Interval | None:
         """From the first to the last moment that later stops spent on what `span` handed to them.
 
         What a part of a stop hands on may hang below the stop's own span: then it counts from its start on.
         """
-        later = [other for other in self._below(self._own_span(span)) if other.stop > span.stop]
-        during = [other for other in later if span.start <= other.start < span.start + span.duration]
-        if not during:
-            return None
-        return min(other.start for other in during), max(other.start + other.duration for other in during)
+        own = self._own_span(span)
+        if own.span_id not in self._later:
+            later = [other for other in self._below(own) if other.stop > own.stop]
+            self._later[own.span_id] = _Stretches(
+                (other.start, other.start + other.duration) for other in later
+            )
+        return self._later[own.span_id].hull(span.start, span.start + span.duration)
 
     def _own_span(self, span: Span) -> Span:
         """The span above `span` that stands for its whole stop; itself if there is none."""
-        seen = {span.span_id}
+        passed = {span.span_id: span}
         parent = self._by_id.get(span.parent_span_id or "")
-        while parent and parent.stop == span.stop and parent.span_id not in seen:
-            seen.add(parent.span_id)
-            span = parent
+        while parent and parent.stop == span.stop and parent.span_id not in passed:
+            span = self._own.get(parent.span_id, parent)
+            passed |= {parent.span_id: parent, span.span_id: span}
             parent = self._by_id.get(span.parent_span_id or "")
+        self._own |= dict.fromkeys(passed, span)
         return span
 
     def _below(self, span: Span) -> list[Span]:
@@ -75,15 +81,39 @@ class _Family:
         return list(seen.values())
 
 
-def largest_gap(intervals: Iterable[Interval]) -> float:
-    """Seconds of the longest stretch between the first start and the last end that no interval covers."""
-    gap = 0.0
+class _Stretches:
+    """Intervals by their start. `self._last[k][i]` is the latest end of the 2**k that follow `i`."""
+
+    def __init__(self, intervals: Iterable[Interval]) -> None:
+        ordered = sorted(intervals)
+        self._starts = [start for start, _ in ordered]
+        self._last = [[end for _, end in ordered]]
+        while 2 ** len(self._last) <= len(ordered):
+            half, ends = 2 ** (len(self._last) - 1), self._last[-1]
+            self._last.append([max(pair) for pair in zip(ends, ends[half:], strict=False)])
+
+    def hull(self, start: float, end: float) -> Interval | None:
+        """From the first start to the last end of those that begin within; None if none does."""
+        first, behind = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        if first >= behind:
+            return None
+        power = (behind - first).bit_length() - 1
+        ends = self._last[power]
+        return self._starts[first], max(ends[first], ends[behind - 2**power])
+
+
+def gaps(intervals: Iterable[Interval]) -> Iterator[Interval]:
+    """The stretches between the first start and the last end that no interval covers."""
     covered_until: float | None = None
     for start, end in sorted(intervals):
         if covered_until is not None and start > covered_until:
-            gap = max(gap, start - covered_until)
+            yield covered_until, start
         covered_until = end if covered_until is None else max(covered_until, end)
-    return gap
+
+
+def largest_gap(intervals: Iterable[Interval]) -> float:
+    """Seconds of the longest of them."""
+    return max((end - start for start, end in gaps(intervals)), default=0.0)
 
 
 def covered_seconds(intervals: Iterable[Interval]) -> float:

@@ -5,13 +5,13 @@ A trace is shown as far as it is there: stops report when they are done, the las
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from baton_common.money import dollars
 from baton_contracts.spans import STOPS, AttributeValue, Span, SpanBatch
-from baton_trace_console.coverage import covered_seconds, intervals_by_stop, largest_gap
+from baton_trace_console.coverage import Interval, covered_seconds, gaps, intervals_by_stop, largest_gap
 
 _STREAM_BACK = 9
 _AFTER = 10
@@ -21,6 +21,8 @@ BOOKS_PATIENCE_SECONDS = 30.0
 """An answer whose stop 10 has not reported for this long will hardly hear of it any more."""
 REQUEST_PATIENCE_SECONDS = 330.0
 """The longest a request may be under way, and a little."""
+GAP_SECONDS = 0.001
+"""Time that no stop accounts for and that is longer than this is told of."""
 
 
 def merge(batches: Iterable[SpanBatch], tenant_id: str) -> list[Span]:
@@ -36,20 +38,29 @@ def merge(batches: Iterable[SpanBatch], tenant_id: str) -> list[Span]:
 def trace_object(request_id: str, spans: Sequence[Span], now: float) -> dict[str, Any]:
     """`spans` sorted and not empty; `now` in Unix seconds tells a trace under way from one that broke off."""
     start = spans[0].start
+    by_stop = intervals_by_stop(spans)
     return {
         "request_id": request_id,
-        "summary": summary(spans, now),
+        "summary": _summary(spans, now, by_stop),
         "spans": [_span_object(span, start) for span in spans],
+        "gaps": [
+            {"start_ms": _ms(since - start), "duration_ms": _ms(until - since)}
+            for since, until in gaps(chain.from_iterable(by_stop.values()))
+            if until - since > GAP_SECONDS
+        ],
     }
 
 
 def summary(spans: Sequence[Span], now: float) -> dict[str, Any]:
     """The figures of a trace. Times in milliseconds; None where no stop has told. `stop_ms`: how long each
     stop had the request in its own hands; while an answer streams several stops have."""
+    return _summary(spans, now, intervals_by_stop(spans))
+
+
+def _summary(spans: Sequence[Span], now: float, by_stop: Mapping[int, Sequence[Interval]]) -> dict[str, Any]:
     start = spans[0].start
     answered = [span for span in spans if span.stop < _AFTER] or spans
     engine = [span for span in spans if span.stop == _ENGINE]
-    by_stop = intervals_by_stop(spans)
     return {
         "status": _status(spans, now),
         "started_at": start,

@@ -21,6 +21,11 @@ def test_a_page_becomes_markdown() -> None:
     )
 
 
+def test_backticks_in_code_do_not_end_it() -> None:
+    page = "<p>So:</p><pre>```python\nx = `y`\n```\n# no heading</pre><p>end</p>"
+    assert html_to_markdown(page) == "So:\n\n````\n```python\nx = `y`\n```\n# no heading\n````\n\nend"
+
+
 def test_the_title_is_the_heading_of_a_page_without_one() -> None:
     page = "<head><title> A\n title </title></head><p>text</p><h2>part</h2><p>more</p>"
     assert html_to_markdown(page) == "# A title\n\ntext\n\n## part\n\nmore"

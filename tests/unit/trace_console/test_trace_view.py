@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baton_contracts.spans import Span
+from baton_trace_console import coverage
 from baton_trace_console.coverage import covered_seconds, explained_intervals, intervals_by_stop, largest_gap
 from baton_trace_console.trace_view import merge, summary, trace_object
 from tests.support.traces import make_batch, make_span, whole_relay
@@ -76,6 +77,25 @@ def test_a_part_of_a_stop_that_spans_the_wait_does_not_hide_it() -> None:
     assert covered_seconds(intervals_by_stop(spans)[5]) == 4.0  # 0 to 2 and 8 to 10
 
 
+def test_however_many_parts_a_stop_has_what_is_below_it_is_gathered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway's 500 parts of 1 s each hand on at once and get it back after half a second."""
+    gathered: list[Span] = []
+    below = coverage._Family._below  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(
+        coverage._Family,  # pyright: ignore[reportPrivateUsage]
+        "_below",
+        lambda family, own: gathered.append(own) or below(family, own),
+    )
+    gateway = make_span(5, 0, 500, span_id="a" * 16)
+    parts = [make_span(5, at, at + 1, "part", parent_span_id="a" * 16) for at in range(500)]
+    engine = [make_span(7, at, at + 0.5, parent_span_id="a" * 16) for at in range(500)]
+    by_stop = intervals_by_stop([gateway, *parts, *engine])
+    assert covered_seconds(by_stop[5]) == covered_seconds(by_stop[7]) == 250
+    assert [own for own in gathered if own.stop == 5] == [gateway]
+
+
 def test_parents_in_a_ring_do_not_hang_the_search() -> None:
     ring = [
         make_span(5, 0, 1, span_id="a" * 16, parent_span_id="b" * 16),
@@ -132,6 +152,18 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "parent_span_id": None,
         "attributes": {},
     }
+    assert trace["gaps"] == []
+
+
+def test_a_trace_tells_where_its_gaps_are() -> None:
+    """Of 10 ms between stops 3 and 4, and of half a millisecond between 5 and 6 only the first."""
+    spans = [
+        make_span(stop, T0 + start, T0 + end)
+        for stop, start, end in [(3, 0, 0.01), (4, 0.02, 0.03), (5, 0.03, 0.04), (6, 0.0405, 0.05)]
+    ]
+    trace = trace_object(RID, spans, now=T0)
+    assert trace["gaps"] == [{"start_ms": pytest.approx(10), "duration_ms": pytest.approx(10, abs=0.01)}]
+    assert trace["summary"]["unexplained_gap_ms"] == pytest.approx(10, abs=0.01)
 
 
 def test_of_two_attempts_the_last_one_is_summed_up() -> None:

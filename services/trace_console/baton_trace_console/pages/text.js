@@ -10,7 +10,7 @@ export function element(name, { className, text, ...attributes } = {}, ...childr
   return node;
 }
 
-const FENCE = /^\s{0,3}(```|~~~)\s*([\w+-]*)\s*$/;
+const FENCE = /^(\s*)(`{3,}(?=[^`]*$)|~{3,})/;
 const HEADING = /^(#{1,6})\s+(.*)$/;
 const BULLET = /^\s*[-*+]\s+(.*)$/;
 const NUMBERED = /^\s*(\d{1,4})[.)]\s+(.*)$/;
@@ -33,7 +33,7 @@ function block(lines, at, cite) {
   const line = lines[at];
   if (!line.trim()) return [null, at + 1];
   const fence = FENCE.exec(line);
-  if (fence) return codeBlock(lines, at, fence[1]);
+  if (fence) return codeBlock(lines, at, fence[1].length, fence[2]);
   const heading = HEADING.exec(line);
   if (heading) {
     const level = Math.min(6, heading[1].length + 2); // below the page's own headings
@@ -46,11 +46,17 @@ function block(lines, at, cite) {
   return paragraph(lines, at, cite);
 }
 
-function codeBlock(lines, at, mark) {
+function codeBlock(lines, at, indent, mark) {
   let end = at + 1;
-  while (end < lines.length && lines[end].trim() !== mark) end += 1;
-  const code = element("code", { text: lines.slice(at + 1, end).join("\n") });
+  while (end < lines.length && !closes(lines[end].trim(), mark)) end += 1;
+  const outdented = lines.slice(at + 1, end).map((line) => line.slice(Math.min(indent, line.search(/\S|$/))));
+  const code = element("code", { text: outdented.join("\n") });
   return [element("pre", { tabindex: "0" }, code), end + 1];
+}
+
+// A fence is closed by one as long or longer, so code may hold shorter ones.
+function closes(line, mark) {
+  return line.length >= mark.length && line === mark[0].repeat(line.length);
 }
 
 function list(lines, at, name, pattern, cite) {
@@ -81,7 +87,7 @@ function paragraph(lines, at, cite) {
   return [node, at];
 }
 
-const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[(\d{1,2})\]/;
+const INLINE = /(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[(\d{1,2})\]/;
 
 function inline(target, text, cite) {
   let rest = text;
@@ -94,8 +100,8 @@ function inline(target, text, cite) {
 }
 
 function span(match, cite) {
-  const [whole, code, strong, emphasis, number] = match;
-  if (code !== undefined) return element("code", { text: code });
+  const [whole, , code, strong, emphasis, number] = match;
+  if (code !== undefined) return element("code", { text: code.replace(/^ (.*[^ ].*) $/, "$1") });
   if (strong !== undefined) return element("strong", { text: strong });
   if (emphasis !== undefined) return element("em", { text: emphasis });
   if (Number(number) >= 1 && Number(number) <= cite.count) {
