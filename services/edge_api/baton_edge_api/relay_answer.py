@@ -194,7 +194,7 @@ class RelayAnswer:
 
     async def _charge(self) -> None:
         """Once: the first call counts. Before the last byte, so that a client which asks again at once finds
-        its seat free and its limits settled."""
+        its seat free and its limits settled; far from its limits, they are with its next request."""
         if not self._grant.is_limited:
             return
         so_far = self._so_far

@@ -30,6 +30,7 @@ from baton_edge_api.limits.wish import Wish, fitted
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
+_ROOM = 4
 _SEAT_SECONDS = 1.0
 """When a seat, or money that others hold, may be free again is nobody's knowledge."""
 LATE_SECONDS = 300.0
@@ -304,6 +305,20 @@ class Account:
         return hold.window_start > 0 and hold.window_start == self._f.window_start
 
     # Look
+
+    @property
+    def has_room(self) -> bool:
+        """Not a quarter of anything that a settlement gives back is taken: one that is written a little later
+        turns nobody away."""
+        rule, f = self._rule, self._f
+        if rule.concurrent is not None and self._seats * _ROOM > rule.concurrent:
+            return False
+        if rule.tokens_per_minute is not None and f.tokens * _ROOM > rule.tokens_per_minute:
+            return False
+        if budget := rule.budget:
+            taken = f.spent_picos + self._held_picos
+            return taken * _ROOM * 100 <= budget.picos * budget.alert_percent
+        return True
 
     def begin_alert(self) -> bool:
         """True once a period: the share of the budget that is told has been spent."""

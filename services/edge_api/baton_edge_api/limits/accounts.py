@@ -47,11 +47,16 @@ class Accounts:
         change = Change(grant, lambda account, _: account.reserve(wish, run), takes=True)
         return self._lane(party).submit(change)
 
-    def settle(self, party: str, grant: int, use: Use) -> asyncio.Future[Outcome]:
+    def settle(self, party: str, grant: int, use: Use, *, can_wait: bool = False) -> asyncio.Future[Outcome]:
         def settle(account: Account, hold: Hold) -> None:
             account.settle(hold, use)
 
-        return self._lane(party).submit(Change(grant, settle, takes=False))
+        return self._lane(party).submit(Change(grant, settle, takes=False), can_wait=can_wait)
+
+    def has_room(self, party: str) -> bool:
+        """Far from its limits, as last seen from here."""
+        lane = self._lanes.get(party)
+        return lane is not None and lane.has_room
 
     async def settle_lost(self, party: str, edge: str, seq: int, uses: Mapping[str, Use]) -> Outcome | None:
         """What an edge that is gone held there. None: others have done it, or it lives."""

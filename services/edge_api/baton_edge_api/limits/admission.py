@@ -36,7 +36,8 @@ from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.wish import Wish
 
 SETTLE_SECONDS = 0.5
-"""How long the end of an answer waits for its settlement to be written; then that goes on behind it."""
+"""How long the end of an answer waits for its settlement to be written; then that goes on behind it. At an
+account that is far from its limits it does so at once."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,12 @@ class Grant:
         use = Use(num_tokens, book.catalog.price_of(model).cost(usage if charged is None else charged))
         others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
         others -= {model_party(model), model_party(self._asked.model)}
-        waits = [self._settle_at(book, party, None if party in others else use) for party in parties]
+        waits: list[asyncio.Future[Outcome]] = []
+        for party in parties:
+            can_wait = book.accounts.has_room(party)
+            done = self._settle_at(book, party, None if party in others else use, can_wait)
+            if not can_wait:
+                waits.append(done)
         book.figures.settled.inc()
         book.figures.used(num_tokens)
         if usage.completion_tokens:
@@ -148,7 +154,8 @@ class Grant:
             book.outputs.learn(self._tenant.key_id, max(1, each))
         if usage.prompt_tokens and self._num_prompt_tokens and not uncounted:
             book.added.learn(self._tenant.key_id, max(0, usage.prompt_tokens - self._num_prompt_tokens))
-        await asyncio.wait(waits, timeout=SETTLE_SECONDS)
+        if waits:
+            await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
     async def release(self) -> None:
         """It was refused further on: as if it had never been."""
@@ -156,10 +163,10 @@ class Grant:
             self._book.figures.released.inc()
             await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
-    def _settle_at(self, book: _Book, party: str, use: Use | None) -> asyncio.Future[Outcome]:
+    def _settle_at(self, book: _Book, party: str, use: Use | None, can_wait: bool) -> asyncio.Future[Outcome]:
         if use is None:
             return book.accounts.release(party, self._number)
-        done = book.accounts.settle(party, self._number, use)
+        done = book.accounts.settle(party, self._number, use, can_wait=can_wait)
         done.add_done_callback(lambda future: self._look_for_alert(book, party, future))
         return done
 

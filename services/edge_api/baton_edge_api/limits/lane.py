@@ -6,7 +6,8 @@
          └────────── what only gives back ◀───────┘ unknown whether written: the slot's seq will tell
 
 Owns what this edge's requests hold in the account. A change that only gives back is never dropped: it waits
-until the bus is there again. One that takes fails with BusError.
+until the bus is there again. One that takes fails with BusError. One that nobody waits for lets up to
+PATIENCE_SECONDS pass: it shares the write of the next request, if one comes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _TURN = 4
 """Writes in a row: an edge that writes all the time knows the revision and would win every race."""
 _TURN_SECONDS = 0.001
 RETRY_SECONDS = 0.5
+PATIENCE_SECONDS = 0.05
+"""Short beside what an edge that is lost takes to be noticed."""
 
 
 class Lane:
@@ -65,6 +68,9 @@ class Lane:
         self._doubtful: tuple[int, Applied] | None = None
         """A write of which nobody knows whether it landed."""
         self._is_away = False
+        self._is_urgent = asyncio.Event()
+        self.has_room = False
+        """As of the last write: what is given back may wait for the next one."""
 
     @property
     def is_idle(self) -> bool:
@@ -79,9 +85,11 @@ class Lane:
         """As last seen; None before anything was."""
         return self._open(self._state).view if self._state else None
 
-    def submit(self, change: Change) -> asyncio.Future[Outcome]:
+    def submit(self, change: Change, *, can_wait: bool = False) -> asyncio.Future[Outcome]:
         """Goes into the next write, after all that were submitted before."""
         self._waiting.append(change)
+        if not can_wait:
+            self._is_urgent.set()
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return change.done
@@ -89,17 +97,21 @@ class Lane:
     async def settled(self) -> None:
         """Returns when nothing waits to be written."""
         while self._running:
+            self._is_urgent.set()
             await asyncio.wait({self._running})
 
     async def _run(self) -> None:
         in_a_row = 0
         try:
             while self._waiting:
+                await self._until_urgent()
                 # What the same turn of the loop submits shares the write; now and then another edge, which
                 # must read before it can write, gets its turn.
                 in_a_row += 1
                 await asyncio.sleep(0 if in_a_row % _TURN else _TURN_SECONDS)
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                if not self._waiting:
+                    self._is_urgent.clear()
                 try:
                     await self._commit(batch)
                 except BusError as error:
@@ -111,6 +123,13 @@ class Lane:
                     raise
         finally:
             self._running = None
+
+    async def _until_urgent(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            return
 
     async def _commit(self, batch: list[Change]) -> None:
         """Raises BusError; what of `batch` is then still to be done stays in it."""
@@ -209,6 +228,7 @@ class Lane:
 
     def _done(self, applied: Applied) -> None:
         self._holds = applied.holds
+        self.has_room = applied.account.has_room
         self._is_away = False
         for change, outcome in applied.outcomes:
             _resolve(change, outcome)

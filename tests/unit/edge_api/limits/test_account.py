@@ -265,3 +265,19 @@ def test_a_slot_that_others_took_out_never_goes_below_zero() -> None:
     account.lose_edge("edge-1")
     account.settle(hold, Use())
     assert account.state.slots["edge-1"] == Slot(seats=0)
+
+
+def test_there_is_room_while_not_a_quarter_of_anything_that_comes_back_is_taken() -> None:
+    tokens = Ledger(LimitRule(requests_per_minute=1, tokens_per_minute=400))
+    held(tokens.reserve(sixty(prompt=40)))
+    assert tokens.open().has_room, "requests do not come back"
+    assert not Ledger(tokens.rule, AccountState(window_start=T0, tokens=101)).open().has_room
+
+    budget = Budget(
+        picos=1000, period="total", alert_percent=80
+    )  # the alert at 800, a quarter of that is 200
+    for spent, held_picos, has_room in ((100, 100, True), (101, 100, False), (201, 0, False)):
+        state = AccountState(
+            period=period_name("total", T0), spent_picos=spent, slots={"edge-2": Slot(held_picos=held_picos)}
+        )
+        assert Ledger(LimitRule(budget=budget), state).open().has_room == has_room

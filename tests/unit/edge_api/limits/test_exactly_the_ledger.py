@@ -143,7 +143,7 @@ class Edge:
         if dice.random() < 0.3:
             accounts.free_seat(PARTY, grant)
             await asyncio.sleep(0)
-        await accounts.settle(PARTY, grant, use)
+        await accounts.settle(PARTY, grant, use, can_wait=accounts.has_room(PARTY))
 
     async def _answer(self, cut_off: asyncio.Event) -> None:
         """Of one that is cut off no request goes on: the engines stop them, and what was used is known."""

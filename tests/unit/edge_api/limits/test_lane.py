@@ -32,11 +32,11 @@ class Edge:
         grant = self.numbers[-1]
         return grant, self.lane.submit(Change(grant, lambda account, _: account.reserve(wish), takes=True))
 
-    def settle(self, grant: int, use: Use) -> asyncio.Future[Outcome]:
+    def settle(self, grant: int, use: Use, *, can_wait: bool = False) -> asyncio.Future[Outcome]:
         def settle(account: Account, hold: Hold) -> None:
             account.settle(hold, use)
 
-        return self.lane.submit(Change(grant, settle, takes=False))
+        return self.lane.submit(Change(grant, settle, takes=False), can_wait=can_wait)
 
     def free_seat(self, grant: int) -> asyncio.Future[Outcome]:
         change = Change(grant, lambda account, hold: account.free_seat(hold), takes=False)
@@ -59,6 +59,59 @@ async def test_what_comes_together_is_one_write() -> None:
     assert bucket.state(PARTY).requests == 60
     assert (bucket.num_reads, bucket.num_writes) == (1, 1)
     assert [outcome.view.remaining_requests for outcome in outcomes[:3]] == [59, 58, 57]
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can wait waits until something makes it go."""
+    monkeypatch.setattr(lane_module, "PATIENCE_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_can_wait_shares_the_write_of_the_next_request() -> None:
+    bucket = MemoryBucket()
+    one = edge(bucket, LimitRule(tokens_per_minute=1000))
+    grant, done = one.reserve(Wish(10, 90))
+    await done
+    settled = one.settle(grant, Use(tokens=15), can_wait=True)
+    assert (bucket.state(PARTY).tokens, bucket.num_writes) == (100, 1)
+    _, again = one.reserve(Wish(10, 20))
+    view = (await again).view
+    assert settled.done()
+    assert (bucket.state(PARTY).tokens, view.remaining_tokens, bucket.num_writes) == (45, 955, 2)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_can_wait_is_written_before_the_edge_leaves() -> None:
+    bucket = MemoryBucket()
+    one = edge(bucket, LimitRule(tokens_per_minute=1000))
+    grant, done = one.reserve(Wish(10, 90))
+    await done
+    one.settle(grant, Use(tokens=15), can_wait=True)
+    async with asyncio.timeout(5):
+        await one.lane.settled()
+    assert (bucket.state(PARTY).tokens, one.lane.is_idle) == (15, True)
+
+
+async def test_what_can_wait_goes_by_itself_where_no_request_comes() -> None:
+    bucket = MemoryBucket()
+    one = edge(bucket, LimitRule(tokens_per_minute=1000))
+    grant, done = one.reserve(Wish(10, 90))
+    await done
+    async with asyncio.timeout(5):
+        await one.settle(grant, Use(tokens=15), can_wait=True)
+    assert bucket.state(PARTY).tokens == 15
+
+
+async def test_an_account_has_room_while_not_a_quarter_of_it_is_taken() -> None:
+    bucket = MemoryBucket()
+    one = edge(bucket, LimitRule(concurrent=8))
+    assert not one.lane.has_room, "nothing is known of it yet"
+    rooms: list[bool] = []
+    for _ in range(3):
+        await one.reserve(Wish(0, 0))[1]
+        rooms.append(one.lane.has_room)
+    assert rooms == [True, True, False]
 
 
 async def test_a_refusal_looks_again_before_it_says_no() -> None:
