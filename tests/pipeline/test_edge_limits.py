@@ -150,7 +150,7 @@ async def test_a_store_that_is_away_closes_limited_keys_and_loses_nothing(
                 assert refused.json()["error"]["code"] == "bus_unavailable"
                 script.go_on.set()
                 assert (await stream.aread()).endswith(b"data: [DONE]\n\n")
-                assert (await limited.use()).seats == 1
+                assert (await limited.use_as_stored()).seats == 1
         assert (await limited.first.ask(max_tokens=50)).status_code == 200
         state = await limited.use()
         assert (state.seats, state.tokens) == (0, 15 + 15)

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from baton_common.bus import BusMessage
 from baton_common.frame_sender import FrameOutbox, FrameStream
@@ -19,6 +20,8 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel, CancelAck, Data, End, Error, Held, Prologue, Usage, encode_frame
 from baton_contracts.handoffs import Ack, PromptHandoff
 from baton_contracts.identifiers import new_instance_id
+from baton_edge_api import wiring as edge_wiring
+from baton_edge_api.limits.wiring import Limits
 from baton_edge_api.server import listen
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire
@@ -204,6 +207,7 @@ class RunningEdge:
     bus: NatsBus
     relay: FakeRelay
     watches: Watches
+    limits: Limits
 
     @property
     def headers(self) -> dict[str, str]:
@@ -234,14 +238,24 @@ async def running_edge(
     bus = await NatsBus.connect(nats_url, name="edge")
     node = Node(bus, "edge_api")
     watches = Watches(node.leases)
+    stack = contextlib.AsyncExitStack()
+    limits: list[Limits] = []
+
+    def noted(*args: Any) -> Limits:
+        limits.append(Limits(*args))
+        return limits[-1]
+
     sock = listen(edge_settings)
     port = sock.getsockname()[1]
     try:
         await node.start()
-        async with wire(edge_settings, sock)(node, bus):
+        with patch.object(edge_wiring, "Limits", noted):
+            running = wire(edge_settings, sock)(node, bus)
+            await stack.enter_async_context(running)
+        async with stack:
             await node.become_ready()
             try:
-                yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay, watches)
+                yield RunningEdge(f"http://127.0.0.1:{port}", port, node, bus, relay, watches, limits[0])
             finally:
                 if not relay.hold_scripts:
                     relay.release()

@@ -56,6 +56,12 @@ class LimitedEdges:
         return sum(len(each.edge.relay.turns) for each in self.edges)
 
     async def use(self, party: str = "") -> AccountState:
+        """With all in it that these edges know by now."""
+        for each in self.edges:
+            assert await each.edge.limits.settled(5)
+        return await self.use_as_stored(party)
+
+    async def use_as_stored(self, party: str = "") -> AccountState:
         bucket = await open_bucket(self.bus.jetstream, BUCKET_LIMITS)
         entry = await bucket.get(use_entry(party or key_party(self.key_id)))
         return AccountState.decode(entry.value or b"")

@@ -26,40 +26,19 @@ from baton_contracts.limits import (
     Slot,
     period_name,
 )
+from baton_edge_api.limits.holds import Hold, Use
+from baton_edge_api.limits.spare import Spare
 from baton_edge_api.limits.wish import Wish, fitted
 
 RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
 _ROOM = 4
+_MOST_SPARE = 16
+"""An edge sets aside no more than this part of a limit."""
 _SEAT_SECONDS = 1.0
 """When a seat, or money that others hold, may be free again is nobody's knowledge."""
 LATE_SECONDS = 300.0
 """How long a ledger row of a request that was settled without it may still come."""
-
-
-@dataclass(frozen=True)
-class Hold:
-    """What one request has reserved in one account."""
-
-    window_start: float = 0.0
-    """0: neither requests nor tokens are counted."""
-    requests: int = 0
-    tokens: int | None = None
-    """None: not limited, so not counted."""
-    seats: int = 0
-    picos: int | None = None
-    run: str = ""
-    """Whose tokens or money are to be settled: by others, if this edge can't."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """What a request came to."""
-
-    tokens: int = 0
-    picos: int = 0
-    is_all: bool = True
-    """False: more of it may come yet."""
 
 
 @dataclass(frozen=True)
@@ -303,6 +282,30 @@ class Account:
 
     def _is_open(self, hold: Hold) -> bool:
         return hold.window_start > 0 and hold.window_start == self._f.window_start
+
+    # Ahead of requests
+
+    def set_aside(self, num_requests: int, num_tokens: int) -> Spare | None:
+        """For requests to come, as many as there is room for. None: there is none, or money is counted, of
+        which every pico is in the name of a request."""
+        rule, f = self._rule, self._f
+        requests, seats, tokens = rule.requests_per_minute, rule.concurrent, rule.tokens_per_minute
+        if rule.budget or not self.has_room or (requests is not None and f.requests * _ROOM > requests):
+            return None
+        num_requests = min(
+            num_requests, *(each // _MOST_SPARE for each in (requests, seats) if each is not None)
+        )
+        num_tokens = 0 if tokens is None else min(num_tokens, tokens // _MOST_SPARE)
+        if num_requests < 1:
+            return None
+        is_counted = requests is not None or tokens is not None
+        if is_counted:
+            f.window_start = f.window_start or self._now
+        spare = Spare(rule, f.window_start if is_counted else 0.0, num_requests, num_tokens)
+        f.requests += spare.hold.requests
+        f.tokens += num_tokens
+        self._hold_more(spare.hold.seats, 0)
+        return spare
 
     # Look
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 from baton_contracts.limits import LateRun
 from baton_edge_api.bucket import Bucket
-from baton_edge_api.limits.account import Account, Hold, Use, View
+from baton_edge_api.limits.account import Account, View
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.wish import Wish
@@ -42,10 +43,12 @@ class Accounts:
     def num_held(self) -> int:
         return sum(lane.num_held for lane in self._lanes.values())
 
-    def reserve(self, party: str, grant: int, wish: Wish, run: str) -> asyncio.Future[Outcome]:
-        """A Hold or a Refusal, once it is written. The future fails with BusError."""
-        change = Change(grant, lambda account, _: account.reserve(wish, run), takes=True)
-        return self._lane(party).submit(change)
+    async def reserve(self, party: str, grant: int, wish: Wish, run: str) -> Outcome:
+        """A Hold or a Refusal, once it is written, or set aside for it. Raises BusError."""
+        lane = self._lane(party)
+        if outcome := lane.let_in(grant, wish, run):
+            return outcome
+        return await lane.submit(Change(grant, lambda account, _: account.reserve(wish, run), takes=True))
 
     def settle(self, party: str, grant: int, use: Use, *, can_wait: bool = False) -> asyncio.Future[Outcome]:
         def settle(account: Account, hold: Hold) -> None:
@@ -98,7 +101,7 @@ class Accounts:
         return lane.view() if lane else None
 
     async def flush(self, seconds: float) -> bool:
-        """Before the process ends: True if all that was given back is written."""
+        """True once all that was given back is written; False: not within `seconds`."""
         busy = [asyncio.ensure_future(lane.settled()) for lane in self._lanes.values()]
         if not busy:
             return True

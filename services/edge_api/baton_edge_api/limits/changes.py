@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from baton_contracts.limits import AccountState, Slot
-from baton_edge_api.limits.account import Account, Hold, Refusal, View
+from baton_edge_api.limits.account import Account, Refusal, View
+from baton_edge_api.limits.holds import Hold
+from baton_edge_api.limits.spare import Spare
 
 Result = Hold | Refusal
 
@@ -42,6 +44,7 @@ class Applied:
         self.holds = holds
         self.outcomes: list[tuple[Change, Outcome]] = []
         self.refused_any = False
+        self.spare: Spare | None = None
         self._edge = edge
 
     def add(self, change: Change) -> None:
@@ -54,6 +57,11 @@ class Applied:
             self.refused_any = True
         alert = self.account.begin_alert()
         self.outcomes.append((change, Outcome(result or Hold(), self.account.view, alert)))
+
+    def set_aside(self, num_requests: int, num_tokens: int) -> None:
+        """Behind all that is asked for now."""
+        if num_requests:
+            self.spare = self.account.set_aside(num_requests, num_tokens)
 
     @property
     def state(self) -> AccountState:

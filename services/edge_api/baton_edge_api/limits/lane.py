@@ -8,6 +8,9 @@
 Owns what this edge's requests hold in the account. A change that only gives back is never dropped: it waits
 until the bus is there again. One that takes fails with BusError. One that nobody waits for lets up to
 PATIENCE_SECONDS pass: it shares the write of the next request, if one comes.
+
+Where an account has room and is asked for often, each write also sets something aside (`spare.py`): requests
+are let in from there at once, and the next write, PATIENCE_SECONDS later at most, puts their names down.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ from baton_common.errors import BusError
 from baton_contracts.base import MalformedMessage
 from baton_contracts.limits import AccountState, LimitRule, Slot, use_entry
 from baton_edge_api.bucket import Bucket, Conflict
-from baton_edge_api.limits.account import Account, Hold, View
+from baton_edge_api.limits.account import Account, View
 from baton_edge_api.limits.changes import Applied, Change, Outcome
+from baton_edge_api.limits.holds import Hold
+from baton_edge_api.limits.spare import Demand, Spare
+from baton_edge_api.limits.wish import Wish
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +75,9 @@ class Lane:
         """A write of which nobody knows whether it landed."""
         self._is_away = False
         self._is_urgent = asyncio.Event()
+        self._is_writing = False
+        self._spare: Spare | None = None
+        self._demand = Demand(PATIENCE_SECONDS)
         self.has_room = False
         """As of the last write: what is given back may wait for the next one."""
 
@@ -76,6 +85,18 @@ class Lane:
     def is_idle(self) -> bool:
         """Nothing is held, and nothing waits."""
         return not self._holds and not self._waiting and self._running is None
+
+    def let_in(self, grant: int, wish: Wish, run: str) -> Outcome | None:
+        """From what is set aside, without a write. None: it takes one."""
+        if self._spare is None or self._state is None or self._is_writing or self._is_away:
+            return None
+        now = self._wall()
+        if (found := self._spare.let_in(wish, run, self._rule(), now)) is None:
+            return None
+        hold, self._spare = found
+        self._holds[grant] = hold
+        self._demand.note(hold.tokens or 0, now)
+        return Outcome(hold, self._open(self._state).view)
 
     @property
     def num_held(self) -> int:
@@ -95,15 +116,16 @@ class Lane:
         return change.done
 
     async def settled(self) -> None:
-        """Returns when nothing waits to be written."""
+        """Returns when nothing waits to be written, and nothing is set aside."""
         while self._running:
+            self._demand.clear()
             self._is_urgent.set()
             await asyncio.wait({self._running})
 
     async def _run(self) -> None:
         in_a_row = 0
         try:
-            while self._waiting:
+            while self._waiting or self._spare:
                 await self._until_urgent()
                 # What the same turn of the loop submits shares the write; now and then another edge, which
                 # must read before it can write, gets its turn.
@@ -112,6 +134,7 @@ class Lane:
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 if not self._waiting:
                     self._is_urgent.clear()
+                self._is_writing = True
                 try:
                     await self._commit(batch)
                 except BusError as error:
@@ -120,7 +143,10 @@ class Lane:
                     for change in (*batch, *self._waiting):
                         _fail(change, error)
                     self._waiting.clear()
+                    self._spare = None
                     raise
+                finally:
+                    self._is_writing = False
         finally:
             self._running = None
 
@@ -146,6 +172,7 @@ class Lane:
                 await self._read(batch)
                 is_fresh = True
                 continue
+            applied.set_aside(*self._demand.ahead(self._wall()))
             if applied.state == state:
                 self._done(applied)
                 return
@@ -191,6 +218,7 @@ class Lane:
         self._doubtful = None
         if slot is None or slot.seq != seq:
             return
+        self._spare = sent.spare
         undo: list[Change] = []
         carried_out: set[Change] = set()
         for change, outcome in sent.outcomes:
@@ -206,6 +234,7 @@ class Lane:
         """Our slot is out of the account: we were taken for dead, and what our requests had reserved until
         then is settled. They only have their seats yet."""
         self._holds = {grant: Hold(seats=hold.seats) for grant, hold in self._holds.items()}
+        self._spare = None
 
     def _put_hold(self, grant: int, hold: Hold | None) -> None:
         if hold:
@@ -217,6 +246,8 @@ class Lane:
         account = Account(state, self._rule(), self._edge, self._wall())
         for edge in self._gone(each for each in state.slots if each != self._edge):
             account.lose_edge(edge)
+        if self._spare:
+            account.release(self._spare.hold)
         own = Slot(
             seq=(state.slots.get(self._edge) or Slot()).seq,
             seats=sum(hold.seats for hold in self._holds.values()),
@@ -228,9 +259,12 @@ class Lane:
 
     def _done(self, applied: Applied) -> None:
         self._holds = applied.holds
+        self._spare = applied.spare
         self.has_room = applied.account.has_room
         self._is_away = False
         for change, outcome in applied.outcomes:
+            if change.takes and isinstance(outcome.result, Hold):
+                self._demand.note(outcome.result.tokens or 0, self._wall())
             _resolve(change, outcome)
 
     async def _failed(self, batch: list[Change], error: BusError) -> None:
@@ -243,7 +277,7 @@ class Lane:
                 _fail(change, error)
         kept = [change for change in batch if not change.takes]
         self._waiting = kept + self._waiting
-        if kept and not any(change.takes for change in self._waiting):
+        if (kept or self._spare) and not any(change.takes for change in self._waiting):
             await asyncio.sleep(RETRY_SECONDS)
 
 

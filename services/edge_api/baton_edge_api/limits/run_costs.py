@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from baton_contracts.limits import LimitRule, Run, is_model, name_of_party, period_start
 from baton_contracts.records import UsageRecord
-from baton_edge_api.limits.account import Use
+from baton_edge_api.limits.holds import Use
 
 _LAST = ("finished", "cancelled", "cache_hit")
 """What these say ends a run; behind an `error` or `migrated` another attempt may follow."""

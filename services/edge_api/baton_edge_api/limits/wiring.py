@@ -60,8 +60,12 @@ class Limits:
             answer_bound=settings.default_max_tokens,
         )
 
+    async def settled(self, seconds: float) -> bool:
+        """True once all that was given back is written; False: not within `seconds`."""
+        return await self._accounts.flush(seconds)
+
     async def stop(self, seconds: float) -> None:
         """What was given back is written before the process ends; what is not, comes back with our lease."""
-        if not await self._accounts.flush(seconds):
+        if not await self.settled(seconds):
             log.warning("not all limits were settled")
         self._gone.stop()

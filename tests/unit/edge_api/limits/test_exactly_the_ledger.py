@@ -18,8 +18,8 @@ from baton_common.errors import BusError
 from baton_common.money import Price
 from baton_contracts.limits import AccountState, Budget, LimitRule
 from baton_edge_api.limits import lane as lane_module
-from baton_edge_api.limits.account import Hold, Use
 from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.wish import Wish
 from tests.support.memory_bucket import MemoryBucket

@@ -21,10 +21,11 @@ from baton_contracts.heartbeats import Lease
 from baton_contracts.limits import AccountState, Budget, LimitRule, Run
 from baton_contracts.records import Outcome, UsageRecord
 from baton_edge_api.limits import left_behind
-from baton_edge_api.limits.account import LATE_SECONDS, Hold, Use
+from baton_edge_api.limits.account import LATE_SECONDS
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.left_behind import LeftBehind
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.run_costs import RunCosts
