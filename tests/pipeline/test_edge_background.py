@@ -304,3 +304,47 @@ async def _left_behind(edge: RunningEdge, like: dict[str, Any], **changes: Any) 
     bucket = await edge.bus.jetstream.key_value("baton_background")
     await bucket.put(record.entry, record.encode())
     return record
+
+
+async def test_what_is_stored_and_can_not_be_read_ends_as_failed(
+    edge: RunningEdge, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = await edge.bus.jetstream.key_value("baton_background")
+    key = secrets.token_hex(20)
+    await bucket.put(f"default.{key}", b'{"of": "another version"}')
+    failed = await ended(http, f"resp_{key}")
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert "could not be read" in failed["error"]["message"]
+    assert not edge.relay.turns, "nothing was asked"
+    await bucket.put("no-name-of-a-response", b"{}")
+    await eventually(lambda: "no-name-of-a-response can't be read" in caplog.text)
+    assert (await http.get(f"/v1/responses/resp_{key}")).json() == failed
+
+
+async def test_it_waits_for_a_live_request_of_the_same_id(edge: RunningEdge, http: httpx.AsyncClient) -> None:
+    may_end = asyncio.Event()
+
+    async def no_seat_then_live(turn: Turn) -> None:
+        if len(edge.relay.turns) == 1:
+            full = ErrorBody(code="queue_full", message="No seat.", retry_after_seconds=1)
+            await turn.error(full)
+        elif len(edge.relay.turns) == 2:
+            await may_end.wait()
+            await hello(turn)
+        else:
+            await hello(turn)
+
+    edge.relay.script = no_seat_then_live
+    queued = (await http.post("/v1/responses", json=ASKED)).json()
+    await edge.relay.took()
+    await edge.node._actors[0].finished()  # it waits without a seat
+    same_id = {"x-request-id": queued["id"][5:37]}
+    body = {"model": "m", "input": "Hello?"}
+    live = asyncio.create_task(http.post("/v1/responses", json=body, headers=same_id))
+    await edge.relay.took(2)
+    async with asyncio.timeout(10):
+        while 'code="conflict"' not in (await http.get("/metrics")).text:
+            await asyncio.sleep(0)
+    may_end.set()
+    assert text_of((await live).json()) == "Hello ☃!"
+    assert text_of(await ended(http, queued["id"])) == "Hello ☃!"

@@ -14,7 +14,7 @@ import pytest
 
 from baton_contracts.openai_batches import FileList, FileObject
 from baton_contracts.subjects import BUCKET_KEYS
-from baton_edge_api.batches import turns as turns_module
+from baton_edge_api import turns as turns_module
 from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.batches.sweep import sweep
 from baton_edge_api.keys import key_hash

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton_edge_api.batches.inside import InsideAnswer
-from baton_edge_api.batches.line_runner import pause_after
 from baton_edge_api.batches.lines import (
     Line,
     Survey,
@@ -123,21 +121,3 @@ def test_a_line_has_the_same_request_id_each_time_and_no_other_has_it() -> None:
     assert len(set(ids)) == len(ids)
     assert all(len(request_id) == 32 for request_id in ids)
     assert request_id_of_line("a", 1) == ids[0]
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "seconds"),
-    [
-        (200, {}, None),
-        (400, {}, None),
-        (404, {}, None),
-        (504, {}, None),
-        (503, {"retry-after": "7"}, 7.0),
-        (503, {}, 1.0),
-        (502, {"retry-after": "soon"}, 1.0),
-        (429, {"retry-after": "3600"}, 60.0),
-        (429, {"x-should-retry": "false"}, None),
-    ],
-)
-def test_which_answers_count(status: int, headers: dict[str, str], seconds: float | None) -> None:
-    assert pause_after(InsideAnswer(status, headers, b"")) == seconds

@@ -62,7 +62,7 @@ async def test_a_batch_that_was_stopped_is_run_again_without_news_of_it() -> Non
         return runs[-1]
 
     runner = BatchRunner(cast(Any, lead), make)
-    runner.put("batch.acme.batch_1", RECORD.encode())
+    runner.mirror.put("batch.acme.batch_1", RECORD.encode())
     await runner.start()
     running = asyncio.create_task(runner.run())
     try:
@@ -83,9 +83,9 @@ async def test_one_tenants_many_batches_do_not_keep_another_out() -> None:
 
     runner = BatchRunner(cast(Any, ShortLead()), make)
     for number in range(MAX_AT_ONCE):
-        runner.put(f"batch.acme.b{number}", RECORD.encode())
+        runner.mirror.put(f"batch.acme.b{number}", RECORD.encode())
     late = RECORD.model_copy(update={"tenant": Tenant(tenant_id="rival", key_id="r"), "created_at": 9})
-    runner.put("batch.rival.b1", late.encode())
+    runner.mirror.put("batch.rival.b1", late.encode())
     await runner.start()
     running = asyncio.create_task(runner.run())
     try:

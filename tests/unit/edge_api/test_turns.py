@@ -10,8 +10,8 @@ import pytest
 
 from baton_common.errors import RequestFailed
 from baton_contracts.errors import ErrorCode
-from baton_edge_api.batches import turns as turns_module
-from baton_edge_api.batches.turns import MAX_WAITING, Turns
+from baton_edge_api import turns as turns_module
+from baton_edge_api.turns import MAX_WAITING, Turns
 
 
 @asynccontextmanager

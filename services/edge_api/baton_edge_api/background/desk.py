@@ -91,7 +91,7 @@ class BackgroundDesk:
         def change(present: BackgroundRecord) -> BackgroundRecord:
             return present.model_copy(update={"is_cancelled": True})
 
-        with self._runner.leaving(found.entry) as leaving:
+        with self._runner.mirror.leaving(found.entry) as leaving:
             if await self._store.change(found.entry, change):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(leaving.wait(), _CANCEL_SECONDS)

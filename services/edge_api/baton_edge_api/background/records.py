@@ -10,11 +10,15 @@ from typing import Any, Literal
 import orjson
 from pydantic import Field
 
-from baton_contracts.base import WireModel
+from baton_contracts.base import MalformedMessage, WireModel
 from baton_contracts.envelope import Tenant
-from baton_contracts.identifiers import subject_token
+from baton_contracts.identifiers import name_of_token, subject_token
+from baton_contracts.openai_responses import ResponseRequest
 from baton_contracts.records import ResponseRecord, ResponseStatus
 from baton_edge_api.responses.ids import response_id
+from baton_edge_api.responses.response_object import ResponseForm
+
+_UNKNOWN = "unknown"
 
 
 class BackgroundRecord(WireModel):
@@ -30,6 +34,38 @@ class BackgroundRecord(WireModel):
     is_cancelled: bool = False
     owner: str = Field(description="The edge that makes it; empty: whoever takes it.")
     starts: int = Field(default=1, ge=1, description="How many edges have taken it, this one included.")
+    is_unreadable: bool = Field(default=False, description="What stood there before could not be read.")
+
+    @classmethod
+    def read(cls, entry: str, value: bytes) -> BackgroundRecord:
+        """What an entry says. Of one that can't be read, what its name says: whoever takes that ends it."""
+        try:
+            record = cls.decode(value)
+        except MalformedMessage:
+            return cls._unreadable(entry)
+        return record if record.entry == entry else cls._unreadable(entry)
+
+    @classmethod
+    def _unreadable(cls, entry: str) -> BackgroundRecord:
+        """Raises MalformedMessage: this is no response's name."""
+        token, _, key = entry.partition(".")
+        wire = ResponseRequest(model=_UNKNOWN, input="", background=True)
+        try:
+            return cls(
+                key=key,
+                tenant=Tenant(tenant_id=name_of_token(token), key_id=_UNKNOWN),
+                model=_UNKNOWN,
+                ask="",
+                input="[]",
+                body=orjson.dumps(
+                    ResponseForm(response_id(key), wire, 0).response("queued", _UNKNOWN)
+                ).decode(),
+                created_at=0.0,
+                owner="",
+                is_unreadable=True,
+            )
+        except ValueError as error:
+            raise MalformedMessage(cls.__name__, f"{entry} names no response ({error})") from None
 
     @property
     def entry(self) -> str:

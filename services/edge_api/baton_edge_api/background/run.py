@@ -23,9 +23,8 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.records import ResponseRecord
 from baton_edge_api.background.records import BackgroundRecord
 from baton_edge_api.background.store import BackgroundStore
-from baton_edge_api.batches.inside import InsideAnswer, InsideCall
-from baton_edge_api.batches.line_runner import pause_after, unless
 from baton_edge_api.exchange import Inside, Promise
+from baton_edge_api.inside import InsideAnswer, InsideCall, Tries, unless
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.responses.books_desk import BooksDesk
 from baton_edge_api.responses.response_object import error_object
@@ -34,7 +33,6 @@ log = logging.getLogger(__name__)
 
 MAX_STARTS = 4
 """Edges that may take it one after the other: what ends each edge that makes it is not tried for ever."""
-_UPSTREAM_TRIES = 3
 _AGAIN_SECONDS = 1.0
 _STORE_SECONDS = 5.0
 
@@ -126,10 +124,9 @@ class BackgroundRun:
 
     async def _answer(self) -> ResponseRecord | None:
         """The end of an answer that never began. None: it has begun, and is kept on its own way."""
-        if self._record.starts > MAX_STARTS:
-            text = f"{MAX_STARTS} instances were lost or ended while they made it."
-            return self._failed(ErrorBody(code="stop_lost", message=text, stop="edge_api"))
-        num_upstream_failures = 0
+        if hopeless := self._hopeless():
+            return self._failed(hopeless)
+        tries = Tries()
         while not self._leaving.is_set():
             if self._parts.wall() >= self._promise.deadline:
                 text = f"It was not made within {self._parts.seconds:g} s."
@@ -141,12 +138,21 @@ class BackgroundRun:
                 if self._leaving.is_set():
                     break
                 return self._failed(ErrorBody(code="internal_error", message="It was not answered."))
-            num_upstream_failures += answer.status == 502
-            seconds = pause_after(answer)
-            if seconds is None or num_upstream_failures >= _UPSTREAM_TRIES:
+            seconds = tries.pause_after(answer)
+            if seconds is None:
                 return self._failed_by(answer)
             await unless(self._leaving, self._parts.pause(seconds))
         return self._record.ended("cancelled", None)
+
+    def _hopeless(self) -> ErrorBody | None:
+        """Why nobody will ever make it."""
+        if self._record.is_unreadable:
+            text = "What was stored of it could not be read: another version of Baton may have written it."
+            return ErrorBody(code="internal_error", message=text)
+        if self._record.starts > MAX_STARTS:
+            text = f"{MAX_STARTS} instances were lost or ended while they made it."
+            return ErrorBody(code="stop_lost", message=text, stop="edge_api")
+        return None
 
     async def _ask(self) -> InsideAnswer | None:
         record = self._record
@@ -155,15 +161,7 @@ class BackgroundRun:
         call = InsideCall(
             self._app, "/v1/responses", body, inside, record.request_id, on_event=self._on_event
         )
-        watching = asyncio.create_task(self._leave_with(call))
-        try:
-            return await call.run()
-        finally:
-            watching.cancel()
-
-    async def _leave_with(self, call: InsideCall) -> None:
-        await self._leaving.wait()
-        call.leave()
+        return await call.run(self._leaving)
 
     def _on_event(self, event: bytes) -> None:
         del event

@@ -1,26 +1,24 @@
 """The responses that this edge makes in the background, and those whose edge is gone.
 
-Owns a task for each and the mirror of the bucket. Of one whose edge is lost every edge tries to take it; the
-bucket decides who has it.
+Owns which of them this edge makes. Of one whose edge is lost every edge tries to take it; the bucket decides
+who has it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
 from baton_common.errors import RequestFailed
 from baton_common.node import Node
-from baton_contracts.base import MalformedMessage
 from baton_contracts.errors import ErrorBody
 from baton_contracts.heartbeats import LEASE_LOST_AFTER_SECONDS
 from baton_edge_api.background.records import BackgroundRecord, tenant_token
 from baton_edge_api.background.run import BackgroundRun, RunParts
+from baton_edge_api.entry_runs import EntryRuns
+from baton_edge_api.record_mirror import RecordMirror
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +30,8 @@ _MAX_REFUSED = 1024
 """Beyond it the oldest is forgotten: its entry, if it is there after all, is made like any other."""
 
 
-@dataclass
-class _Known:
-    record: BackgroundRecord
-    since: float
-    """When we first saw it with this owner."""
-
-
 class BackgroundRunner:
-    """A mirror of the bucket, and an inbox of the node: it drains."""
+    """An inbox of the node: it drains."""
 
     app: ASGIApp
     """Asked for the answers; set before the first one is."""
@@ -50,17 +41,16 @@ class BackgroundRunner:
         self._parts = parts
         self._max_runs = max_runs
         self._max_tenant_runs = max_tenant_runs
-        self._known: dict[str, _Known] = {}
-        self._runs: dict[str, tuple[BackgroundRun, asyncio.Task[None]]] = {}
+        self.mirror = RecordMirror(BackgroundRecord.read, self._seen)
+        """Of the bucket."""
+        self._runs: EntryRuns[BackgroundRun] = EntryRuns(lambda _entry, _run: None)
+        self._owned_since: dict[str, tuple[str, float]] = {}
+        """The owner of an entry, and when we first saw it with that owner."""
         self._accepting: set[str] = set()
         self._refused: dict[str, None] = {}
         """Entries whose client was told that it did not work: should they be there all the same, they go."""
-        self._leaving: dict[str, list[asyncio.Event]] = {}
-        """Of entries whose end is waited for."""
-        self._news = asyncio.Event()
+        self._news = self._runs.changed
         self._taking = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     # From a client
 
@@ -80,7 +70,7 @@ class BackgroundRunner:
 
     def makes(self, request_id: str) -> bool:
         """The answer to that request; it may have no seat now, while it waits for room."""
-        return any(run.record.request_id == request_id for run, _ in self._runs.values())
+        return any(run.record.request_id == request_id for run in self._runs.runs)
 
     def _refuse(self, entry: str) -> None:
         self._refused[entry] = None
@@ -92,7 +82,7 @@ class BackgroundRunner:
             text = f"Request {record.request_id} is already under way. Use a new x-request-id."
             raise RequestFailed.because("conflict", text, param="x-request-id")
         tenant = tenant_token(record.entry)
-        entries = self._runs.keys() | self._accepting
+        entries = self._runs.entries | self._accepting
         num_own = sum(tenant_token(entry) == tenant for entry in entries)
         if num_own >= self._max_tenant_runs or len(entries) >= self._max_runs:
             text = (
@@ -102,46 +92,15 @@ class BackgroundRunner:
             error = ErrorBody(code="stop_busy", message=text, stop="edge_api", retry_after_seconds=5)
             raise RequestFailed(error)
 
-    @contextmanager
-    def leaving(self, entry: str) -> Generator[asyncio.Event, None, None]:
-        """Set when the entry, which is in the bucket now, goes."""
-        leaving = asyncio.Event()
-        self._leaving.setdefault(entry, []).append(leaving)
-        try:
-            yield leaving
-        finally:
-            if not leaving.is_set():
-                self._leaving[entry].remove(leaving)
-                if not self._leaving[entry]:
-                    del self._leaving[entry]
+    # What the mirror tells
 
-    # The mirror
-
-    def put(self, entry: str, value: bytes, /) -> None:
-        try:
-            record = BackgroundRecord.decode(value)
-        except MalformedMessage as error:
-            log.error("%s can't be read: %s", entry, error)
-            return
-        known = self._known.get(entry)
-        if known is None or known.record.owner != record.owner:
-            self._known[entry] = _Known(record, self._node.clock.monotonic())
-        else:
-            known.record = record
+    def _seen(self, entry: str, record: BackgroundRecord) -> None:
+        since = self._owned_since.get(entry)
+        if since is None or since[0] != record.owner:
+            self._owned_since[entry] = (record.owner, self._node.clock.monotonic())
         if running := self._runs.get(entry):
-            running[0].seen(record)
+            running.seen(record)
         self._news.set()
-
-    def remove(self, entry: str, /) -> None:
-        self._known.pop(entry, None)
-        for leaving in self._leaving.pop(entry, ()):
-            leaving.set()
-
-    def replace(self, entries: Mapping[str, bytes], /) -> None:
-        for entry in (self._known.keys() | self._leaving.keys()) - entries.keys():
-            self.remove(entry)
-        for entry, value in entries.items():
-            self.put(entry, value)
 
     # The inbox
 
@@ -156,20 +115,19 @@ class BackgroundRunner:
     async def stop_taking(self) -> None:
         """What has begun goes on; the rest is for another edge."""
         self._taking = False
-        for run, _ in self._runs.values():
+        self._runs.hurry()
+        for run in self._runs.runs:
             if not run.has_begun:
                 run.hand_back()
 
     async def finished(self) -> None:
-        await self._idle.wait()
+        await self._runs.idle.wait()
 
     async def stop(self) -> None:
         """What outlasted the drain is for another edge too."""
-        tasks = [task for _, task in self._runs.values()]
-        for run, _ in self._runs.values():
+        for run in self._runs.runs:
             run.hand_back()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_END_SECONDS)
+        await self._runs.end(_END_SECONDS)
 
     # The work
 
@@ -177,32 +135,38 @@ class BackgroundRunner:
         """For ever: takes what nobody makes."""
         while True:
             self._news.clear()
-            if not (self._taking and self._known.keys() - self._runs.keys()):
+            if not (self._taking and self._not_made_here()):
                 await self._news.wait()
                 continue
-            for entry in list(self._known.keys() - self._runs.keys() - self._accepting):
+            for entry in self._not_made_here():
                 try:
                     await self._look_after(entry)
                 except RequestFailed as failed:
                     log.warning("%s waits: %s", entry, failed)
             await asyncio.sleep(LOOK_SECONDS)
 
+    def _not_made_here(self) -> set[str]:
+        known = self.mirror.records.keys()
+        for gone in self._owned_since.keys() - known:
+            del self._owned_since[gone]
+        return known - self._runs.entries - self._accepting
+
     async def _look_after(self, entry: str) -> None:
-        known = self._known.get(entry)
-        if known is None or not self._taking:
+        record = self.mirror.records.get(entry)
+        if record is None or not self._taking:
             return
         if entry in self._refused:
             await self._parts.store.remove(entry)
             self._refused.pop(entry, None)
-        elif self._is_orphan(known) and len(self._runs) < self._max_runs:
-            await self._take(known.record)
+        elif self._is_orphan(entry) and len(self._runs) < self._max_runs:
+            await self._take(record)
 
-    def _is_orphan(self, known: _Known) -> bool:
-        owner = known.record.owner
+    def _is_orphan(self, entry: str) -> bool:
+        owner, since = self._owned_since[entry]
         if owner in ("", self._node.instance):
             return True
-        since = self._node.clock.monotonic() - known.since
-        return self._node.bus.connected and since >= _UNHEARD_SECONDS and not self._node.leases.lives(owner)
+        unheard = self._node.clock.monotonic() - since
+        return self._node.bus.connected and unheard >= _UNHEARD_SECONDS and not self._node.leases.lives(owner)
 
     async def _take(self, seen: BackgroundRecord) -> None:
         def change(present: BackgroundRecord) -> BackgroundRecord | None:
@@ -216,26 +180,11 @@ class BackgroundRunner:
         if taken:
             log.info("makes %s now, after %s", taken.response_id, seen.owner or "nobody")
             self._begin(taken)
-        elif (known := self._known.get(seen.entry)) and known.record is seen:
-            self._known.pop(seen.entry)  # gone: whatever stands there is told by the watch
+        elif self.mirror.records.get(seen.entry) is seen:
+            self.mirror.remove(seen.entry)  # gone: whatever stands there is told by the watch
 
     def _begin(self, record: BackgroundRecord) -> None:
         run = BackgroundRun(self.app, self._parts, record)
         if not self._taking:  # it was on its way here when the drain began
             run.hand_back()
-        self._idle.clear()
-        task = asyncio.create_task(self._run_one(record.entry, run))
-        self._runs[record.entry] = (run, task)
-
-    async def _run_one(self, entry: str, run: BackgroundRun) -> None:
-        try:
-            await run.run()
-        except RequestFailed as failed:
-            log.warning("%s waits: %s", entry, failed)
-        except Exception:
-            log.exception("%s failed; it is made anew", entry)  # its entry stands, and counts its starts
-        finally:
-            del self._runs[entry]
-            self._news.set()
-            if not self._runs:
-                self._idle.set()
+        self._runs.begin(record.entry, run)

@@ -55,7 +55,7 @@ class BackgroundStore:
     async def _read(self, entry: str) -> tuple[BackgroundRecord | None, int]:
         with _reaching():
             value, revision = await self._bucket.read(entry)
-        return (BackgroundRecord.decode(value) if value else None), revision
+        return (BackgroundRecord.read(entry, value) if value else None), revision
 
 
 @contextmanager

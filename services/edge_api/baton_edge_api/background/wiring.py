@@ -58,7 +58,7 @@ class Background:
         self._node.add(runner)
         self._node.supervise("background", runner.run)
         self._node.supervise(
-            "background watch", lambda: watch_bucket(self._bus, BUCKET_BACKGROUND, ">", runner)
+            "background watch", lambda: watch_bucket(self._bus, BUCKET_BACKGROUND, ">", runner.mirror)
         )
 
     async def stop(self) -> None:

@@ -23,13 +23,13 @@ from baton_edge_api.batches.downloads import Download
 from baton_edge_api.batches.pages import page
 from baton_edge_api.batches.records import FileRecord, new_file_id
 from baton_edge_api.batches.store import OfflineStore
-from baton_edge_api.batches.turns import Turns
 from baton_edge_api.batches.uploads import UploadLimits, upload
 from baton_edge_api.exchange import exchange_of
 from baton_edge_api.keys import KeyRing
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
+from baton_edge_api.turns import Turns
 
 _FILE_ID = re.compile(r"file-[0-9a-f]{24}")
 _BATCH_FILE_SECONDS = 30 * 24 * 3600

@@ -34,7 +34,7 @@ class Lead:
     async def try_take(self) -> bool:
         """True when this process leads now. Raises RequestFailed."""
         name, revision = await self._store.leader()
-        if revision and not self._is_dead(name, revision):
+        if revision and name != self._node.instance and not self._is_dead(name, revision):
             return False
         taken = await self._store.take_lead(self._node.instance, revision)
         if taken is None:
@@ -52,7 +52,7 @@ class Lead:
             await asyncio.sleep(self._renew_seconds)
             try:
                 async with asyncio.timeout(given_up_at - monotonic()):
-                    taken = await self._store.take_lead(self._node.instance, self._revision)
+                    taken = await self._renew()
             except (RequestFailed, TimeoutError) as failed:
                 log.warning("lead not renewed: %s", str(failed) or "no answer")
                 continue
@@ -63,6 +63,14 @@ class Lead:
             self._revision, given_up_at = taken, monotonic() + LOST_SECONDS - self._renew_seconds
         log.warning("lead given up: it could not be renewed for too long")
         self._revision = 0
+
+    async def _renew(self) -> int | None:
+        """None: somebody else leads. A word of ours whose answer was lost is no one else's."""
+        taken = await self._store.take_lead(self._node.instance, self._revision)
+        if taken is None:
+            name, revision = await self._store.leader()
+            taken = revision if name == self._node.instance else None
+        return taken
 
     async def give_up(self) -> None:
         """For the next one to begin at once."""

@@ -20,13 +20,13 @@ from typing import IO, Literal
 
 from baton_common.errors import RequestFailed
 from baton_edge_api.batches import lines
-from baton_edge_api.batches.inside import InsideAnswer
-from baton_edge_api.batches.line_runner import Errand, LineRunner, refusal_of, unless
+from baton_edge_api.batches.line_runner import Errand, LineRunner, refusal_of
 from baton_edge_api.batches.lines import Line, Survey
 from baton_edge_api.batches.records import BatchRecord, Ending, LineProblem, new_file_id
 from baton_edge_api.batches.results import write_results
 from baton_edge_api.batches.room import Ticket
 from baton_edge_api.batches.store import Change, OfflineStore
+from baton_edge_api.inside import InsideAnswer, unless
 
 log = logging.getLogger(__name__)
 

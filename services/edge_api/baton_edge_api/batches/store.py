@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import aclosing, contextmanager
 from datetime import datetime
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import nats.errors
 import nats.js.errors
@@ -34,6 +34,7 @@ from nats.js.object_store import ObjectStore
 from baton_common.buckets import open_bucket, read_bucket
 from baton_common.errors import RequestFailed
 from baton_common.nats_bus import NatsBus
+from baton_contracts.base import MalformedMessage, WireModel
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import subject_token
 from baton_contracts.subjects import BUCKET_BATCHES, STORE_FILES
@@ -48,6 +49,7 @@ _NO_SPACE = 10077
 
 _NOT_THERE = (KeyNotFoundError, ObjectNotFoundError, ObjectDeletedError)
 
+M = TypeVar("M", bound=WireModel)
 Change = Callable[[BatchRecord], BatchRecord | None]
 """The record as it should be; None: leave it."""
 
@@ -71,13 +73,17 @@ class OfflineStore:
 
     async def file(self, tenant_id: str, file_id: str) -> FileRecord | None:
         found = await self._read(_file(tenant_id, file_id))
-        return FileRecord.decode(found.value or b"") if found else None
+        return _readable(FileRecord, found.value or b"") if found else None
 
     async def files(self, tenant_id: str) -> list[FileRecord]:
-        return [FileRecord.decode(value) for value in await self._all(_file(tenant_id, "*"))]
+        return _all_readable(FileRecord, await self._all(_file(tenant_id, "*")))
 
     async def all_files(self) -> list[FileRecord]:
-        return [FileRecord.decode(value) for value in await self._all("file.*.*")]
+        return _all_readable(FileRecord, await self._all("file.*.*"))
+
+    async def file_ids(self) -> set[str]:
+        """Of all entries, those too that can't be read."""
+        return {name.split(".")[2] async for name, _ in self._each("file.*.*", names_only=True)}
 
     async def open_file(self, file_id: str) -> IO[bytes]:
         """Its contents, on disk if large; close it. Raises RequestFailed."""
@@ -124,14 +130,17 @@ class OfflineStore:
 
     async def batch(self, tenant_id: str, batch_id: str) -> BatchRecord | None:
         found = await self._read(f"batch.{subject_token(tenant_id)}.{batch_id}")
-        return BatchRecord.decode(found.value or b"") if found else None
+        return _readable(BatchRecord, found.value or b"") if found else None
 
     async def batches(self, tenant_id: str) -> list[BatchRecord]:
-        values = await self._all(f"batch.{subject_token(tenant_id)}.*")
-        return [BatchRecord.decode(value) for value in values]
+        return _all_readable(BatchRecord, await self._all(f"batch.{subject_token(tenant_id)}.*"))
 
     async def all_batches(self) -> list[BatchRecord]:
-        return [BatchRecord.decode(value) for value in await self._all("batch.*.*")]
+        return _all_readable(BatchRecord, await self._all("batch.*.*"))
+
+    async def batch_ids(self) -> set[str]:
+        """Of all entries, those too that can't be read."""
+        return {name.split(".")[2] async for name, _ in self._each("batch.*.*", names_only=True)}
 
     async def change_batch(self, record: BatchRecord, change: Change) -> BatchRecord | None:
         """The batch as it is now, changed or not; None if it is gone. `change` may be called repeatedly."""
@@ -139,8 +148,8 @@ class OfflineStore:
             found = await self._read(_batch(record))
             if found is None:
                 return None
-            present = BatchRecord.decode(found.value or b"")
-            wanted = change(present)
+            present = _readable(BatchRecord, found.value or b"")
+            wanted = change(present) if present else None
             if wanted is None:
                 return present
             with self._reaching():
@@ -266,6 +275,19 @@ class OfflineStore:
 
 def _unix_time(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _readable(model: type[M], value: bytes) -> M | None:
+    """None: for clients it is as if it were not there; it stays, for the version of Baton that wrote it."""
+    try:
+        return model.decode(value)
+    except MalformedMessage as error:
+        log.debug("an entry can't be read: %s", error)
+        return None
+
+
+def _all_readable(model: type[M], values: Iterable[bytes]) -> list[M]:
+    return [record for value in values if (record := _readable(model, value))]
 
 
 def _file(tenant_id: str, file_id: str) -> str:

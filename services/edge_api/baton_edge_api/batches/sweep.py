@@ -29,18 +29,18 @@ async def sweep_now_and_then(store: OfflineStore) -> None:
 
 async def sweep(store: OfflineStore, now: float) -> None:
     """Raises RequestFailed while the store is away."""
-    files = await store.all_files()
-    for record in files:
+    for record in await store.all_files():
         if record.expired(now):
             await store.remove_file(record.tenant_id, record.id)
-    known = {record.id for record in files}
+    known = await store.file_ids()
     for file_id, written_at in await store.contents():
         if file_id not in known and now - written_at > HOUR:  # younger: its entry may be on its way
             await store.remove_contents(file_id)
-    batches = {record.id: record for record in await store.all_batches()}
+    batches, known = await store.all_batches(), await store.batch_ids()
+    over = {record.id for record in batches if not record.is_active}
     for batch_id in await store.batches_with_lines():
-        if batch_id not in batches or not batches[batch_id].is_active:
+        if batch_id in over or batch_id not in known:
             await store.drop_lines(batch_id)
-    for record in batches.values():
-        if not record.is_active and now - record.created_at > BATCH_SECONDS:
+    for record in batches:
+        if record.id in over and now - record.created_at > BATCH_SECONDS:
             await store.remove_batch(record)

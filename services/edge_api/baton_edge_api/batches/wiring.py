@@ -64,5 +64,5 @@ class Offline:
         node.add(runner)
         node.supervise("batches", runner.run)
         node.supervise("batch room", room.watch)
-        node.supervise("batch watch", lambda: watch_bucket(bus, BUCKET_BATCHES, "batch.>", runner))
+        node.supervise("batch watch", lambda: watch_bucket(bus, BUCKET_BATCHES, "batch.>", runner.mirror))
         node.supervise("file sweep", lambda: sweep_now_and_then(store))
