@@ -34,6 +34,11 @@ class FrameBase(WireModel):
     attempt: int = Field(default=1, ge=1)
     sender: SubjectToken = Field(description="Instance that numbered this frame and can send it again.")
     seq: int = Field(ge=-1)
+    run_id: str | None = Field(
+        default=None,
+        description="Only in a frame that is said again behind an outage: by then its request's id may be "
+        "another run's.",
+    )
 
 
 class Held(FrameBase):

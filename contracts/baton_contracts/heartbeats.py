@@ -44,6 +44,9 @@ class Lease(WireModel):
     books_closed: bool = Field(
         default=False, description="With `gone`: all that it had to store for others to read is stored."
     )
+    spans_dropped: int | None = Field(
+        default=None, ge=1, description="Batches of spans that nobody will read, since its start."
+    )
 
 
 class StepProfile(WireModel):

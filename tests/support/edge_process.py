@@ -93,7 +93,7 @@ class FakeRelay:
         self.script = script
         self.node = Node(bus, "prompt_builder")
         self.instance = self.node.instance
-        self.outbox = FrameOutbox(bus, self.instance)
+        self.outbox = FrameOutbox(bus, self.instance, None, self.node.last_words)
         self.turns: list[Turn] = []
         self._turn_came = asyncio.Event()
         self.cancels: asyncio.Queue[Cancel] = asyncio.Queue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -33,8 +34,20 @@ class RestartableNats:
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """What clients send from here on goes into their sockets and no further."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        """With all that it had not read yet."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
         if self._process:
-            self._process.terminate()
+            self._process.send_signal(number)
             self._process.wait(timeout=10)
             self._process = None
 
@@ -78,4 +91,4 @@ def restartable_nats_server(folder: Path) -> Iterator[RestartableNats]:
     try:
         yield server
     finally:
-        server.stop()
+        server.kill()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton_common.bus import BusMessage
 from baton_common.context import RequestContext
-from baton_common.errors import BusError, RequestFailed
+from baton_common.errors import RequestFailed
 from baton_common.intake import InboxLimits, Intake
 from baton_common.logs import request_id_var
 from baton_common.tasks import spawn
@@ -199,7 +199,4 @@ class Actor(Intake, Generic[H]):
         if baton.cancelled_because:
             context.attributes["cancelled"] = baton.cancelled_because
         context.spans.close("handle", baton.held_at, status=status, attributes=context.attributes)
-        try:
-            await self._node.publish_spans(context.spans, context.envelope)
-        except BusError as error:
-            self._node.log.debug("trace not sent: %s", error)
+        await self._node.publish_spans(context.spans, context.envelope)

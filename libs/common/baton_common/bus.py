@@ -20,6 +20,9 @@ class BusMessage:
 
 OnMessage = Callable[[BusMessage], None]
 
+SETTLE_SECONDS = 3.0
+"""After a reconnect, until whoever is there is back for sure; as long as a lease lasts."""
+
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
@@ -34,6 +37,10 @@ class Bus(Protocol):
     @property
     def is_settled(self) -> bool:
         """False while the bus is away and for a moment after: who is silent then may not be back yet."""
+        ...
+
+    def when_back(self, call: Callable[[], None]) -> None:
+        """Calls it each time the bus was lost and has been found again, for as long as the bus lives."""
         ...
 
     async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:

@@ -110,10 +110,15 @@ class RequestContext:
         frame = Error(
             request_id=self.request_id, attempt=self.envelope.attempt, sender=self.node.instance, error=error
         )
-        await self.tell(self._edge_subject, encode_frame(frame))
+        await self.tell_last(self._edge_subject, frame)
+
+    async def tell_last(self, subject: str, frame: Error) -> None:
+        """That the request is over. Said again if the bus may have lost it."""
+        self.node.last_words.note(subject, frame, self.envelope.run_id)
+        await self.tell(subject, encode_frame(frame))
 
     async def tell(self, subject: str, payload: bytes) -> None:
-        """What is not said again. While the bus is away it waits, until the request's deadline; a process
+        """What nobody asks for. While the bus is away it waits, until the request's deadline; a process
         that leaves does not, for its lease ends with it."""
         while True:
             try:

@@ -87,13 +87,21 @@ class FrameQueue:
         self._stream: tuple[str, int] | None = None
         self._expected = 0
         self._overflow = False
+        self.run_id: str | None = None
+        """Once it is known: a frame that names another run of the same request id is not for here."""
+        self.is_listening = True
+        """Otherwise what the bus brings is not even read: frames that its owner sends itself."""
 
     def put(self, frame: AnyFrame) -> None:
-        if len(self._arrived) >= self._capacity:
+        """An unnumbered one, which nobody can send again, always has a place."""
+        if frame.seq >= 0 and len(self._arrived) >= self._capacity:
             self._overflow = True
         else:
             self._arrived.append(frame)
         self._arrival.happened()
+
+    def takes(self, frame: AnyFrame) -> bool:
+        return self.is_listening and (frame.run_id is None or self.run_id in (None, frame.run_id))
 
     def close(self) -> None:
         self._arrival.stop()
@@ -157,9 +165,12 @@ class FrameQueue:
 
     async def get(self, stall_seconds: float = 2.0) -> AnyFrame:
         """The next frame. After `stall_seconds` of silence the sender is asked whether it sent more, again
-        and again: the caller bounds the whole wait. Raises StreamBroken or QueueOverflow."""
+        and again: the caller bounds the whole wait. Raises StreamBroken; QueueOverflow, after which it begins
+        anew: what comes is heard again."""
         while not self._ordered:
             if self._overflow:
+                self._overflow = False
+                self._arrived = deque(frame for frame in self._arrived if frame.seq < 0)
                 raise QueueOverflow(self._capacity)
             if not await self._next_is_here(stall_seconds):
                 await self._repair()
@@ -203,12 +214,16 @@ class FrameInbox:
             if subjects.is_batch(message.subject):
                 for frame in FrameBatch.decode(message.payload).frames:
                     self._put(frame)
-            elif subjects.request_id_of(message.subject) in self._queues:
+            elif self._is_listened_to(subjects.request_id_of(message.subject)):
                 self._put(decode_frame(message.payload))
         except MalformedMessage as error:
             log.warning("frame ignored: %s", error)
 
+    def _is_listened_to(self, request_id: str) -> bool:
+        queue = self._queues.get(request_id)
+        return queue is not None and queue.is_listening
+
     def _put(self, frame: AnyFrame) -> None:
         queue = self._queues.get(frame.request_id)
-        if queue is not None:  # else it is a late one of a request that is over
+        if queue is not None and queue.takes(frame):  # else it is a late one of a request that is over
             queue.put(frame)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from baton_common.bus import Bus, BusMessage, Subscription
 from baton_common.frame_post import FramePost, ReadBatches
+from baton_common.last_words import LastWords
 from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
@@ -30,9 +31,12 @@ _F = TypeVar("_F", Prologue, Data, End, Error)
 class FrameStream:
     """The frames of one attempt of one request, from this process to one subject."""
 
-    def __init__(self, post: FramePost, subject: str, request_id: str, attempt: int, sender: str) -> None:
+    def __init__(
+        self, post: FramePost, subject: str, request_id: str, attempt: int, sender: str, run_id: str
+    ) -> None:
         self.subject = subject
         self.request_id = request_id
+        self.run_id = run_id
         self.attempt = attempt
         self.sender = sender
         self.is_open = True
@@ -51,6 +55,12 @@ class FrameStream:
         await self._post.send(self.subject, encode_frame(numbered))
         return numbered
 
+    @property
+    def last_word(self) -> End | Error | None:
+        """Its last frame, if that ends it."""
+        last = self._ring[-1] if self._ring else None
+        return last if isinstance(last, End | Error) else None
+
     def since(self, first_seq: int) -> tuple[Frame, ...] | None:
         """Frames from `first_seq` on; None if the ring no longer reaches back that far."""
         if first_seq > self._next_seq:
@@ -64,13 +74,21 @@ class FrameOutbox:
     """All streams of this process, and the answer to `resend.INSTANCE.*`.
 
     read_batches tells whether instances understand several requests' frames in one message; without it
-    nobody does.
+    nobody does. last_words gets those of the streams: a receiver that missed the first frame, too, has nobody
+    to ask.
     """
 
-    def __init__(self, bus: Bus, instance: str, read_batches: ReadBatches | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        instance: str,
+        read_batches: ReadBatches | None = None,
+        last_words: LastWords | None = None,
+    ) -> None:
         self._bus = bus
         self._instance = instance
         self._post = FramePost(bus, read_batches or _nobody)
+        self._last_words = last_words
         self._streams: dict[tuple[str, int], FrameStream] = {}
         self._ended: deque[FrameStream] = deque()
         self._subscription: Subscription | None = None
@@ -82,8 +100,9 @@ class FrameOutbox:
         if self._subscription:
             await self._subscription.unsubscribe()
 
-    def open(self, subject: str, request_id: str, attempt: int) -> FrameStream:
-        stream = FrameStream(self._post, subject, request_id, attempt, self._instance)
+    def open(self, subject: str, request_id: str, attempt: int, run_id: str = "") -> FrameStream:
+        """`run_id`: to tell its last word from those of other runs of the same request id."""
+        stream = FrameStream(self._post, subject, request_id, attempt, self._instance, run_id)
         self._streams[request_id, attempt] = stream
         self._post.num_streams += 1
         return stream
@@ -94,6 +113,8 @@ class FrameOutbox:
             return
         stream.is_open = False
         self._post.num_streams -= 1
+        if self._last_words and (word := stream.last_word):
+            self._last_words.note(stream.subject, word, stream.run_id)
         self._ended.append(stream)
         while len(self._ended) > KEPT_STREAMS:
             oldest = self._ended.popleft()

@@ -108,10 +108,14 @@ class LeaseBoard:
         peers = [self._peers.get(name) for name in instances]
         return all(peer and peer.lease and peer.lease.reads_frame_batches for peer in peers)
 
+    @property
+    def living(self) -> list[Lease]:
+        """The last word of each instance that is there."""
+        return [peer.lease for peer in self._peers.values() if peer.lease]
+
     def ready(self, service: Service) -> list[Lease]:
-        """The last word of each instance that takes requests now."""
-        leases = [peer.lease for peer in self._peers.values() if peer.lease]
-        return [lease for lease in leases if lease.service == service and lease.state == "ready"]
+        """Of those that take requests now."""
+        return [lease for lease in self.living if lease.service == service and lease.state == "ready"]
 
     def ready_instances(self, service: Service) -> list[str]:
         return [lease.instance for lease in self.ready(service)]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from baton_common.bus import BusMessage, OnMessage, Subscription
 from baton_common.errors import BusTimeout, BusUnavailable, NoResponders
@@ -38,15 +39,27 @@ class _MemorySubscription:
             self.bus.subscriptions.remove(self)
 
 
-@dataclass
 class MemoryBus:
-    subscriptions: list[_MemorySubscription] = field(default_factory=list[_MemorySubscription])
-    stored: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
-    """Durable messages: subject → message id → payload."""
-    online: bool = True
-    back_for_long: bool = True
-    _turns: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    _inboxes: itertools.count[int] = field(default_factory=itertools.count)
+    def __init__(self, *, online: bool = True, back_for_long: bool = True) -> None:
+        self.subscriptions: list[_MemorySubscription] = []
+        self.stored: dict[str, dict[str, bytes]] = {}
+        """Durable messages: subject → message id → payload."""
+        self.back_for_long = back_for_long
+        self._online = online
+        self._turns: dict[tuple[str, str], int] = defaultdict(int)
+        self._inboxes = itertools.count()
+        self._when_back: list[Callable[[], None]] = []
+
+    @property
+    def online(self) -> bool:
+        return self._online
+
+    @online.setter
+    def online(self, online: bool) -> None:
+        was_lost, self._online = not self._online, online
+        if was_lost and online:
+            for call in self._when_back:
+                call()
 
     @property
     def connected(self) -> bool:
@@ -55,6 +68,9 @@ class MemoryBus:
     @property
     def is_settled(self) -> bool:
         return self.online and self.back_for_long
+
+    def when_back(self, call: Callable[[], None]) -> None:
+        self._when_back.append(call)
 
     def _receivers(self, subject: str) -> list[_MemorySubscription]:
         groups: dict[tuple[str, str], list[_MemorySubscription]] = defaultdict(list)

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import nats
@@ -19,7 +20,7 @@ import nats.js.errors
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.js import JetStreamContext
 
-from baton_common.bus import BusMessage, OnMessage, Subscription
+from baton_common.bus import SETTLE_SECONDS, BusMessage, OnMessage, Subscription
 from baton_common.errors import BusError, BusTimeout, BusUnavailable, NoResponders
 from baton_common.nats_client import StraightClient
 
@@ -29,14 +30,11 @@ _MIN_API_LEVEL = 2
 """JetStream API level of NATS 2.12: counters and per-key TTL exist from there on."""
 
 
-SETTLE_SECONDS = 3.0
-"""After a reconnect, until whoever is there is back for sure; as long as a lease lasts."""
-
-
 @dataclass
 class _Back:
     since: float = -math.inf
-    """When the connection was last found again, on the monotonic clock."""
+    """On the monotonic clock: when the connection was last found again. While it is lost: not yet."""
+    listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
 class NatsSubscriptionHandle:
@@ -75,12 +73,15 @@ class NatsBus:
                 log.warning("bus: %s", error or type(error).__name__)
 
         async def on_disconnect() -> None:
+            back.since = math.inf
             if not closing.is_set():
                 log.warning("bus: disconnected")
 
         async def on_reconnect() -> None:
             back.since = time.monotonic()
             log.info("bus: connected again")
+            for call in back.listeners:
+                call()
 
         options: dict[str, Any] = {"user": user, "password": password} if user else {}
         await client.connect(
@@ -123,6 +124,9 @@ class NatsBus:
     def num_reconnects(self) -> int:
         """Grows each time the connection was lost and found again: what was watched must be read anew."""
         return int(self._client.stats["reconnects"])
+
+    def when_back(self, call: Callable[[], None]) -> None:
+        self._back.listeners.append(call)
 
     async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
         if not self._client.is_connected:

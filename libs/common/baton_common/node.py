@@ -16,9 +16,10 @@ from baton_common.cancels import CancelTree
 from baton_common.clock import Clock
 from baton_common.discovery import Discovery
 from baton_common.errors import BusError
+from baton_common.last_words import LastWords
 from baton_common.leases import LeaseBoard
+from baton_common.span_post import SpanPost
 from baton_common.tracing import SpanRecorder
-from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
 from baton_contracts.heartbeats import EmbeddingModel, Lease, State
 from baton_contracts.identifiers import new_instance_id
@@ -54,6 +55,8 @@ class Node:
         self.books_closed = False
         """Said as the last word, for those who would store in our place what we owe."""
         self.leases = LeaseBoard(bus, self.clock)
+        self.last_words = LastWords(bus, self.clock)
+        self.span_post = SpanPost(bus, self.clock)
         self.cancels = CancelTree(bus, service, self.instance, self.clock)
         self._discovery = Discovery(bus, service, self.instance, self._stats)
         self._actors: list[Inbox] = []
@@ -108,8 +111,7 @@ class Node:
         return sum(actor.num_held for actor in self._actors)
 
     async def publish_spans(self, spans: SpanRecorder, envelope: Envelope) -> None:
-        batch = spans.batch(envelope.request_id, envelope.tenant.tenant_id)
-        await self.bus.publish(subjects.trace(envelope.request_id), batch.encode())
+        await self.span_post.send(spans.batch(envelope.request_id, envelope.tenant.tenant_id))
 
     def _lease(self) -> Lease:
         return Lease(
@@ -120,10 +122,16 @@ class Node:
             embeds=self.embeds,
             books_closed=self.state == "gone" and self.books_closed,
             reads_frame_batches=True,
+            spans_dropped=self.span_post.num_dropped or None,
         )
 
     def _stats(self) -> dict[str, Any]:
-        return {"state": self.state, "held": self.num_held, "cancellable": self.cancels.num_held}
+        return {
+            "state": self.state,
+            "held": self.num_held,
+            "cancellable": self.cancels.num_held,
+            "spans_dropped": self.span_post.num_dropped,
+        }
 
 
 async def _keep_running(name: str, run: Callable[[], Awaitable[None]], log: logging.Logger) -> None:

@@ -58,7 +58,7 @@ def wire(settings: Settings) -> Wire:
             instance=node.instance,
             clock=node.clock,
             write=lambda entry: in_thread(books.write, entry),
-            publish_spans=lambda batch: bus.publish(subjects.trace(batch.request_id), batch.encode()),
+            publish_spans=node.span_post.send,
             on_commit=barrier.note_commit,
             ensure_queue=make_queue,
             retry_seconds=settings.after_retry_seconds,

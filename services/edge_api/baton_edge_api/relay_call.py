@@ -89,6 +89,7 @@ class RelayCall:
         self._plain = plain
         self._node = node
         self._queue = queue
+        self._queue.run_id = envelope.run_id
         self._envelope = envelope
         self._trip = trip
         self._ends = ends

@@ -5,10 +5,8 @@ Owns their names and how they join: each begins where the one before ended. Sent
 
 from __future__ import annotations
 
-from baton_common.errors import BusError
 from baton_common.node import Node
 from baton_common.tracing import SpanRecorder, new_span_id
-from baton_contracts import subjects
 from baton_contracts.spans import AttributeValue
 
 APP, GATEWAY, STREAM_BACK = 1, 2, 9
@@ -95,8 +93,4 @@ class RequestTrace:
                 parent=parent,
                 attributes=self.attributes,
             )
-        try:
-            batch = spans.batch(request_id, tenant_id)
-            await self._node.bus.publish(subjects.trace(request_id), batch.encode())
-        except BusError as error:
-            self._node.log.debug("trace not sent: %s", error)
+        await self._node.span_post.send(spans.batch(request_id, tenant_id))

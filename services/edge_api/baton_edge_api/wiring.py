@@ -36,6 +36,7 @@ from baton_edge_api.server import serving
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import SideEndpoints
 from baton_edge_api.spelling import Speller
+from baton_edge_api.stop_figures import StopCollector
 from baton_edge_api.unbooked import Unbooked
 from baton_edge_api.validation import chat_reader
 
@@ -52,6 +53,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         catalog = catalog_of(settings.home)
         replicas = ReplicaBoard(bus, catalog, monotonic=clock.monotonic, wall=clock.wall)
         metrics = Metrics(replicas.fresh)
+        metrics.registry.register(StopCollector(lambda: node.leases.living))
         desk = Desk(node, settings.max_in_flight)
         record_log = RecordLog(bus, settings.max_handoff_bytes)
         ends = RecentEnds(bus, node.leases, clock, Unbooked(bus))

@@ -52,7 +52,7 @@ async def wire(settings: Settings, engine: Engine, node: Node, bus: Bus) -> Asyn
     watch = FailureWatch(engine, node.clock, settings.engine_stuck_seconds)
     bridge = StepBridge(asyncio.get_running_loop(), watch.look)
     beating = asyncio.create_task(heartbeat.run())
-    outbox = FrameOutbox(bus, node.instance, node.leases.read_batches)
+    outbox = FrameOutbox(bus, node.instance, node.leases.read_batches, node.last_words)
     try:
         try:
             await start_engine(engine, heartbeat, bridge)

@@ -59,7 +59,7 @@ class GatewayReply:
     def stream(self) -> Generator[FrameStream, None, None]:
         outbox, handoff, ctx = self._attempt.parts.outbox, self._attempt.handoff, self._ctx
         subject = subjects.frames(handoff.gateway, handoff.guard, ctx.request_id)
-        stream = outbox.open(subject, ctx.request_id, ctx.envelope.attempt)
+        stream = outbox.open(subject, ctx.request_id, ctx.envelope.attempt, ctx.envelope.run_id)
         try:
             yield stream
         finally:

@@ -43,7 +43,7 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
     served = ServedModels(node.clock)
     heartbeats = await bus.subscribe(subjects.REPLICA_ALL, served.on_message)
     inbox = FrameInbox(bus, subjects.frames_of_gateway(node.instance))
-    outbox = FrameOutbox(bus, node.instance, node.leases.read_batches)
+    outbox = FrameOutbox(bus, node.instance, node.leases.read_batches, node.last_words)
     books = Books(bus)
     catalog = catalog_of(settings.home)
     connections = Connections(addresses(all_targets(catalog), os.environ))

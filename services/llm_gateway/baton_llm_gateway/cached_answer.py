@@ -27,7 +27,7 @@ async def send_cached(
 ) -> None:
     """`similarity`: of the question that it answered, where that is another one."""
     request_id, gateway = ctx.request_id, ctx.node.instance
-    stream = outbox.open(way_out(ctx, guard), request_id, ctx.envelope.attempt)
+    stream = outbox.open(way_out(ctx, guard), request_id, ctx.envelope.attempt, ctx.envelope.run_id)
     try:
         await stream.send(
             Prologue(

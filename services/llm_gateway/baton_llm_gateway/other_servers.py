@@ -63,7 +63,7 @@ class OtherServers:
             attempt.cancel()
             return
         outbox, health = self._providers.outbox, self._providers.health
-        stream = outbox.open(self._way, self._ctx.request_id, attempt.number)
+        stream = outbox.open(self._way, self._ctx.request_id, attempt.number, self._ctx.envelope.run_id)
         call = self._prepared(attempt, target, stream)
         self._audience.wake = call.wake
         self._audience.cancellation.holds_blocks = False

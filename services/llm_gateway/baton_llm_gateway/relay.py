@@ -61,6 +61,7 @@ class Relay:
         self._itinerary = itinerary
         self._flight = flight
         self._queue = inbox.open(ctx.request_id)
+        self._queue.run_id = ctx.envelope.run_id
         listener = Listener(
             self._queue,
             cancellation,
@@ -143,7 +144,11 @@ class Relay:
             if leg.target.is_local:
                 await self._replicas.call(attempt)
             else:
-                await self._servers.call(attempt, leg.target)
+                self._queue.is_listening = False  # to what are our own frames
+                try:
+                    await self._servers.call(attempt, leg.target)
+                finally:
+                    self._queue.is_listening = True
             span.set(replica=attempt.replica or "none", outcome=attempt.outcome or "unknown")
             if attempt.error:
                 span.set(error=attempt.error.code)

@@ -15,7 +15,7 @@ from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.frame_sender import FrameOutbox, FrameStream
 from baton_contracts.errors import ErrorBody
-from baton_contracts.frames import SHARED, Data, End, Error, Prologue, Usage, encode_frame
+from baton_contracts.frames import SHARED, Data, End, Error, Prologue, Usage
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cached_answer import row_without_call
@@ -181,8 +181,8 @@ class Follower:
 
     async def _begin(self) -> FrameStream:
         if self._stream is None:
-            ctx, instance = self._ctx, self._ctx.node.instance
-            self._stream = self._outbox.open(self._way, ctx.request_id, ctx.envelope.attempt)
+            ctx, envelope, instance = self._ctx, self._ctx.envelope, self._ctx.node.instance
+            self._stream = self._outbox.open(self._way, ctx.request_id, envelope.attempt, envelope.run_id)
             await self._stream.send(
                 Prologue(
                     request_id=ctx.request_id,
@@ -225,4 +225,4 @@ class Follower:
             sender=self._ctx.node.instance,
             error=error,
         )
-        await self._ctx.tell(self._way, encode_frame(frame))
+        await self._ctx.tell_last(self._way, frame)

@@ -1,6 +1,6 @@
 """What one request tells others of itself: an engine that its work is not wanted, the guard that another one
-goes on or that nothing more comes. Said once, when the bus is there: whoever misses it all the same finds out
-by silence, or by a lease. What is heard is listening.py's.
+goes on or that nothing more comes. Said when the bus is there, the last word once more behind an outage:
+whoever misses the rest finds out by silence, or by a lease. What is heard is listening.py's.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ class Telling:
             error=last.error or CANCELLED,
             usage=last.usage,
         )
-        await self._ctx.tell(self._way, encode_frame(frame))
+        await self._ctx.tell_last(self._way, frame)

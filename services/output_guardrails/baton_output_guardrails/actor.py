@@ -34,11 +34,9 @@ class OutputGuard:
     async def handle(self, ctx: RequestContext, handoff: GuardOutHandoff) -> None:
         rules = FilterRules(self._values(ctx, handoff), self.rules, self.monitor)
         answers = Answers(rules, name_sources=handoff.name_sources)
-        queue = self._open(ctx)
-        out = self.outbox.open(
-            subjects.reply(ctx.envelope.edge, ctx.request_id), ctx.request_id, ctx.envelope.attempt
-        )
-        node = ctx.node
+        queue, envelope, node = self._open(ctx), ctx.envelope, ctx.node
+        way = subjects.reply(envelope.edge, ctx.request_id)
+        out = self.outbox.open(way, ctx.request_id, envelope.attempt, envelope.run_id)
         pump = Pump(node.bus, queue, out, answers, patience=self.patience, wall=node.clock.wall)
         unwatch = node.leases.watch(handoff.gateway, pump.gateway_lost)
         ctx.on_cancel = pump.on_cancel
@@ -65,10 +63,12 @@ class OutputGuard:
 
     def _open(self, ctx: RequestContext) -> FrameQueue:
         try:
-            return self.inbox.open(ctx.request_id)
+            queue = self.inbox.open(ctx.request_id)
         except KeyError:
             message = f"Request {ctx.request_id} is already under way. Use a new request id."
             raise RequestFailed.because("conflict", message, stop="output_guardrails") from None
+        queue.run_id = ctx.envelope.run_id
+        return queue
 
 
 def _trace(ctx: RequestContext, pump: Pump, answers: Answers) -> None:

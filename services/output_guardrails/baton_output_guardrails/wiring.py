@@ -33,7 +33,7 @@ def wire(
     @asynccontextmanager
     async def running(node: Node, bus: Bus) -> AsyncGenerator[None]:
         inbox = FrameInbox(bus, subjects.frames_of_guard(node.instance))
-        outbox = FrameOutbox(bus, node.instance, node.leases.read_batches)
+        outbox = FrameOutbox(bus, node.instance, node.leases.read_batches, node.last_words)
         await inbox.start()
         await outbox.start()
         patience = Patience(

@@ -163,6 +163,14 @@ def test_what_was_on_its_way_at_the_first_look_is_no_difference() -> None:
     assert lasting([late, lost, one], [lost, new, two]) == [lost]
 
 
+def test_a_batch_that_was_stored_twice_counts_once() -> None:
+    found = Evidence(rows=[row()], replicas=[beat()])
+    for _ in range(2):
+        found.add_spans(SpanBatch(request_id=RID, tenant_id="acme", spans=(ran(), told())))
+    assert (len(found.runs), len(found.clients)) == (1, 1)
+    assert differences(found, since=900.0) == []
+
+
 def test_an_answer_to_several_requests_is_the_bill_of_all() -> None:
     other = "cd" * 16
     second = row(prompt=3, said=2).model_copy(update={"request_id": other})

@@ -13,7 +13,9 @@ from baton_common.frame_inbox import FrameInbox, FrameQueue, QueueOverflow
 from baton_common.frame_sender import KEPT_STREAMS, RING_FRAMES, FrameOutbox, FrameStream
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
-from baton_contracts.frames import Data, End, Resend, Resent, Usage, encode_frame
+from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Data, End, Error, Resend, Resent, Usage, encode_frame
+from tests.support.waiting import eventually
 
 RID = "c" * 32
 SENDER = "engine_worker-00000001"
@@ -165,6 +167,34 @@ async def test_a_receiver_that_is_too_slow_is_cut_off() -> None:
     with pytest.raises(QueueOverflow):
         await queue.get()
     assert inbox.num_open == 1
+
+
+async def test_after_an_overflow_the_next_attempt_is_heard_and_so_is_what_has_no_number() -> None:
+    queue = FrameQueue(MemoryBus(), RID, 2, lambda: None)
+    told = Error(request_id=RID, sender="llm_gateway-1", error=ErrorBody(code="stop_lost", message="Gone."))
+    for number in range(3):
+        queue.put(data(number))
+    queue.put(told)
+    with pytest.raises(QueueOverflow):
+        await queue.get()
+    queue.put(data(0, sender="engine_worker-00000002", attempt=2))
+    got = [await queue.get() for _ in range(2)]
+    assert got == [told, data(0, sender="engine_worker-00000002", attempt=2)]
+
+
+async def test_a_queue_that_does_not_listen_is_not_filled() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    heard = list[bytes]()
+    await bus.subscribe(subjects.reply_all("edge_api-1"), lambda message: heard.append(message.payload))
+    queue.is_listening = False
+    await stream.send(data(0))
+    await eventually(lambda: len(heard) == 1)
+    assert len(queue) == 0
+    queue.is_listening = True
+    await stream.send(data(0))
+    assert await texts(queue, 2) == ["0", "0"]  # the first one is asked for
 
 
 async def test_a_closed_queue_leaves_nothing_behind() -> None:

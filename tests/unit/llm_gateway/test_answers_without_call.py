@@ -40,8 +40,8 @@ class FullBus(MemoryBus):
 class Outbox(FrameOutbox):
     opened: FrameStream
 
-    def open(self, subject: str, request_id: str, attempt: int) -> FrameStream:
-        self.opened = super().open(subject, request_id, attempt)
+    def open(self, subject: str, request_id: str, attempt: int, run_id: str = "") -> FrameStream:
+        self.opened = super().open(subject, request_id, attempt, run_id)
         return self.opened
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -29,10 +28,11 @@ RECORD = UsageRecord(
 )
 
 
-@dataclass
 class Store(MemoryBus):
-    failures: int = 0
-    tries: list[str] = field(default_factory=list[str])
+    def __init__(self, failures: int = 0) -> None:
+        super().__init__()
+        self.failures = failures
+        self.tries: list[str] = []
 
     async def publish_durable(
         self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from contextlib import suppress
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -18,7 +19,7 @@ from baton_cli.operator_bus import Operator, operator_bus
 from baton_cli.reconcile.evidence import Evidence, newest
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
-from baton_contracts.heartbeats import REPLICA_INTERVAL_SECONDS, ReplicaHeartbeat
+from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, Lease, ReplicaHeartbeat
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.queries import BooksQuery, BooksReply
 from baton_contracts.records import UsageRecord
@@ -34,7 +35,7 @@ async def collect(operator: Operator, *, since: float) -> Evidence:
     since the oldest living replica began to count. Raises CliError."""
     async with operator_bus(operator, name="baton reconcile") as client:
         found = Evidence()
-        found.replicas = await _replicas(client)
+        await _hear(client, found)
         began = [beat.counting_since for beat in found.replicas if beat.counting_since]
         first = min([since, *began])
         await _read_traces(client, found, first)
@@ -43,19 +44,28 @@ async def collect(operator: Operator, *, since: float) -> Evidence:
         return found
 
 
-async def _replicas(client: Client) -> list[ReplicaHeartbeat]:
+async def _hear(client: Client, found: Evidence) -> None:
+    """What every process says of itself, for long enough that each has said it."""
     beats: list[ReplicaHeartbeat] = []
 
-    async def note(message: Msg) -> None:
-        try:
+    async def note_beat(message: Msg) -> None:
+        with suppress(MalformedMessage):
             beats.append(ReplicaHeartbeat.decode(message.data))
-        except MalformedMessage:
-            return
 
-    subscription = await client.subscribe(subjects.REPLICA_ALL, cb=note)
-    await asyncio.sleep(3 * REPLICA_INTERVAL_SECONDS)
-    await subscription.unsubscribe()
-    return newest(beats)
+    async def note_lease(message: Msg) -> None:
+        with suppress(MalformedMessage):
+            lease = Lease.decode(message.data)
+            if lease.spans_dropped:
+                found.spans_dropped[lease.instance] = lease.spans_dropped
+
+    heard = [
+        await client.subscribe(subjects.REPLICA_ALL, cb=note_beat),
+        await client.subscribe(subjects.LEASE_ALL, cb=note_lease),
+    ]
+    await asyncio.sleep(2 * LEASE_INTERVAL_SECONDS)
+    for subscription in heard:
+        await subscription.unsubscribe()
+    found.replicas = newest(beats)
 
 
 async def _read_traces(client: Client, found: Evidence, since: float) -> None:

@@ -51,8 +51,15 @@ class Evidence:
     """Request and attempt: its gateway gave it up before it heard that a replica had taken it."""
     unheard: set[str] = field(default_factory=set[str])
     """Requests whose gateway never heard the engine's own count."""
+    spans_dropped: dict[str, int] = field(default_factory=dict[str, int])
+    """Batches, by the instance that had to drop them: of these requests a trace may be missing."""
+    _batches: set[str] = field(default_factory=set[str])
+    """What was added, by the id of its first span: behind an outage the same batch may be stored twice."""
 
     def add_spans(self, batch: SpanBatch) -> None:
+        if not batch.spans or batch.spans[0].span_id in self._batches:
+            return
+        self._batches.add(batch.spans[0].span_id)
         self.tenants.add(batch.tenant_id)
         for span in batch.spans:
             if span.stop == _ENGINE and span.name == "handle" and "completion_tokens" in span.attributes:
