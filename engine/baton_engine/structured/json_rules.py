@@ -1,6 +1,6 @@
 """JSON schemas as the mask library is given them. Owns what of a schema is left out because it says nothing
 about which answers are valid, what can be said exactly in keywords that the library has, and how JSON is laid
-out; knows no tokens and no other kind of structure.
+out; knows no tokens and no other kind of structure. Which objects hold only what they name is `closed_objects`'.
 
 What the library can't enforce (`if`, `uniqueItems`, `contains`, most of `not` …) it refuses, and so do we: an
 answer that is said to follow a schema follows all of it.
@@ -9,6 +9,8 @@ answer that is said to follow a schema follows all of it.
 from __future__ import annotations
 
 from typing import Any, Final
+
+from baton_engine.structured.closed_objects import with_closed_objects
 
 LAYOUT: Final = {"whitespace_pattern": "[ ]?"}
 _KNOWN_FORMATS: Final = frozenset(
@@ -26,7 +28,7 @@ def enforceable(schema: Any) -> Schema:
     """A parsed schema, ready for the library. A boolean stands for what it means."""
     if isinstance(schema, bool):
         return {"x-guidance": LAYOUT} if schema else _NOTHING
-    return {**_translated(schema), "x-guidance": LAYOUT}
+    return {**_translated(with_closed_objects(schema)), "x-guidance": LAYOUT}
 
 
 def _translated(schema: Any) -> Any:

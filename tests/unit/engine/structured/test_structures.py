@@ -78,7 +78,7 @@ TRANSLATED: list[Any] = [
     {"anyOf": [{"not": {}}, {"type": "integer"}]},
     NAMES | {"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
     {"oneOf": [{"required": ["a"]}, {"type": "object", "required": ["b"]}, {"required": ["c"]}]},
-    {"properties": {"a": {"not": True}, "b": {"type": "integer"}}},
+    {"properties": {"a": {"not": True}, "b": {"type": "integer"}}, "additionalProperties": True},
 ]
 
 
