@@ -52,9 +52,9 @@ class Masker:
 
     def _new_placeholder(self, entity: str) -> str:
         """Numbers go on behind the highest that stands in any text, even as a part of a longer word: masking
-        what is around it could bare it."""
+        what is around it could bare it. In any case: the answer's are restored so."""
         if entity not in self._last_number:
-            written = (re.findall(rf"{entity}_([0-9]{{1,9}})", text) for text in self._all_texts)
+            written = (re.findall(rf"(?i){entity}_([0-9]{{1,9}})", text) for text in self._all_texts)
             self._last_number[entity] = max((int(number) for found in written for number in found), default=0)
         self._last_number[entity] += 1
         return f"<{entity}_{self._last_number[entity]}>"

@@ -1,8 +1,9 @@
 """Placeholders back to the values they stand for, in a text that comes in pieces.
 
 Owns the few characters that may be the beginning of a placeholder. A placeholder is `<PERSON_1>`; a model
-that drops the angle brackets still means it, so the bare name counts too, as a whole word. The input
-guardrails chose names that occur nowhere in the prompt, so nothing else can be meant.
+that drops the angle brackets, or writes it like a name (`Person_1`, in JSON most of all), still means it: both
+count too, as whole words. `person_1` doesn't: in code a model chooses such names itself. The input guardrails
+chose numbers that no such word of the prompt has, so nothing else can be meant.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ class Piece(NamedTuple):
 class Restorer:
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values` maps placeholder, brackets included, to the original text."""
-        self._values = {name.strip("<>"): value for name, value in values.items()}
+        self._values = {
+            spelled: value
+            for name, value in values.items()
+            for spelled in (name.strip("<>"), name.strip("<>").capitalize(), name.strip("<>").title())
+        }
         self._names = sorted(self._values)
         self._longest = 1 + max(map(len, self._names), default=0)
         self._before = ""

@@ -92,11 +92,11 @@ def test_of_known_values_that_begin_alike_the_longest_whole_word_is_taken() -> N
 
 
 def test_a_placeholder_that_the_user_wrote_is_left_alone() -> None:
-    text = "What does <PERSON_1> or PERSON_2 mean? I am Ann."
+    text = "What does <PERSON_1>, PERSON_2 or Person_3 mean? I am Ann."
     masker = Masker([text])
     masker.learn(text, spans_of(text, "Ann"))
     masked = masker.mask(text, spans_of(text, "Ann"))
-    assert masked == "What does <PERSON_1> or PERSON_2 mean? I am <PERSON_3>."
+    assert masked == "What does <PERSON_1>, PERSON_2 or Person_3 mean? I am <PERSON_4>."
     assert restore(masked, masker.values) == text
 
 

@@ -96,6 +96,17 @@ def test_placeholders_come_back_at_any_split(text: str, cuts: list[int]) -> None
     assert whole == expected
 
 
+@pytest.mark.parametrize("spelled", ["<PERSON_12>", "PERSON_12", "Person_12", "<Person_12>"])
+def test_a_placeholder_is_known_as_a_small_model_spells_it(spelled: str) -> None:
+    for cut in range(len(spelled) + 1):
+        assert run(f'{{"name": "{spelled}"}}', [10 + cut], {"<PERSON_12>": "Ng"}, NONE)[0] == '{"name": "Ng"}'
+
+
+def test_names_that_a_model_chooses_in_code_are_left_alone() -> None:
+    code = "person_1 = Person_11 + APERSON_1 + Email_Address_1"
+    assert run(code, [], VALUES, NONE)[0] == code.replace("Email_Address_1", "mary@gmail.com")
+
+
 def test_text_without_rules_and_values_is_not_held_back() -> None:
     stream = StreamFilter({}, DenyRules(secrets=()))
     pieces = ["It", " works", " (503", ")."]
