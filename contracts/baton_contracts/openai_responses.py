@@ -219,6 +219,19 @@ ConversationChoice = Annotated[
 ]
 
 LOGPROBS = "message.output_text.logprobs"
+NOTHING_TO_INCLUDE = frozenset(
+    {
+        "reasoning.encrypted_content",
+        "file_search_call.results",
+        "web_search_call.results",
+        "web_search_call.action.sources",
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "message.input_image.image_url",
+    }
+)
+"""Of things that no answer here has. Clients ask for them whatever the model is: thinking that is not stored
+here (`store: false`) is not hidden either, so it goes back as it came."""
 
 
 class ResponseRequest(HttpModel):
@@ -261,7 +274,7 @@ class ResponseRequest(HttpModel):
         default=None, description="auto: the oldest turns go until it fits. Default: disabled."
     )
     include: list[Annotated[str, Field(max_length=128)]] | None = Field(
-        default=None, max_length=16, description=f"Served: `{LOGPROBS}`."
+        default=None, max_length=16, description=f"Served: `{LOGPROBS}`. The others have no effect."
     )
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = (
         Field(default=None, max_length=16)

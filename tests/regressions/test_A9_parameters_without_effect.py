@@ -58,7 +58,7 @@ async def test_what_would_change_the_answer_is_refused_in_both_modes(nats_url: s
             httpx.AsyncClient(base_url=edge.url, headers=edge.headers) as client,
         ):
             for field in (
-                {"prediction": {"type": "content"}},
+                {"web_search_options": {}},
                 {"use_beam_search": True},
                 {"add_special_tokens": True},
             ):

@@ -22,7 +22,6 @@ def _one(value: object) -> bool:
 NOT_SERVED: dict[str, Neutral] = {
     "modalities": lambda value: value in (None, ["text"]),
     "audio": _nothing,
-    "prediction": _nothing,
     "web_search_options": lambda value: value is None,
     # What vLLM has besides.
     "length_penalty": _one,
@@ -57,6 +56,9 @@ NO_EFFECT = frozenset(
         "service_tier",
         "verbosity",
         "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "prediction",
         "guided_decoding_backend",
         "spaces_between_special_tokens",
     }

@@ -260,7 +260,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"modalities": ["text", "audio"]}, "unsupported_parameter", "modalities"),
     ({"audio": {"voice": "x"}}, "unsupported_parameter", "audio"),
     ({"web_search_options": {}}, "unsupported_parameter", "web_search_options"),
-    ({"prediction": {"type": "content"}}, "unsupported_parameter", "prediction"),
 ]
 
 
@@ -296,7 +295,6 @@ NEUTRAL: dict[str, Any] = {
     "modalities": ["text"],
     "audio": None,
     "stop": [],
-    "prediction": None,
     "web_search_options": None,
     "repetition_penalty": None,
     "skip_special_tokens": True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from baton_common.errors import RequestFailed
-from baton_contracts.openai_responses import LOGPROBS, ResponseRequest
+from baton_contracts.openai_responses import LOGPROBS, NOTHING_TO_INCLUDE, ResponseRequest
 from baton_contracts.prompt import ChatRequest
 from baton_edge_api.refusals import bad_value, not_served
 from baton_edge_api.responses.items import Item, Placed, is_cut_call, items_of
@@ -24,6 +24,7 @@ _NO_EFFECT = frozenset(
     {
         "max_tool_calls",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "service_tier",
@@ -94,7 +95,7 @@ def _check_served(wire: ResponseRequest) -> None:
         if (extra[name] if name in extra else getattr(wire, name, None)) is not None:
             raise not_served(name, "this is not served. Leave it out.")
     for index, name in enumerate(wire.include or ()):
-        if name != LOGPROBS:
+        if name != LOGPROBS and name not in NOTHING_TO_INCLUDE:
             raise not_served(f"include[{index}]", f"only {LOGPROBS} is served.")
 
 
@@ -113,4 +114,5 @@ def _ignored(wire: ResponseRequest, *, strict: bool) -> tuple[str, ...]:
         names.add("text.verbosity")
     if wire.reasoning and (wire.reasoning.summary or wire.reasoning.generate_summary):
         names.add("reasoning.summary")
+    names.update(f"include.{name}" for name in NOTHING_TO_INCLUDE.intersection(wire.include or ()))
     return tuple(sorted(names))

@@ -84,7 +84,7 @@ def test_what_is_left_out_has_its_default() -> None:
     [
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"moderation": {}}, "moderation"),
-        ({"include": ["reasoning.encrypted_content"]}, "include[0]"),
+        ({"include": ["reasoning.encrypted_content", "no.such"]}, "include[1]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, "tools[0].type"),
         ({"tools": [TOOL, {"type": "mcp", "server_label": "x"}]}, "tools[1].type"),
