@@ -162,7 +162,7 @@ EXAMPLES: dict[str, WireModel] = {
     "Cancel": frames.Cancel(request_id=REQUEST_ID, reason="client_disconnected"),
     "CancelAck": frames.CancelAck(stop="engine_worker", instance=ENGINE, blocks_freed=4),
     "EmbedQuery": queries.EmbedQuery(texts=("Why is my API returning a 503?",)),
-    "EmbedQuery.tokens": queries.EmbedQuery(token_ids=((7592, 2088),)),
+    "EmbedQuery.tokens": queries.EmbedQuery(token_ids=((7592, 2088),), whole=True, first=16),
     "EmbedReply": queries.EmbedReply(model="all-MiniLM-L6-v2", vectors=((0.6, 0.8),), prompt_tokens=9),
     "IngestQuery": queries.IngestQuery(
         tenant_id="acme", source="errors.md", media_type="text/markdown", text="# 503\n\nNo free seat."

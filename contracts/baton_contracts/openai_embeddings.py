@@ -94,6 +94,13 @@ class EmbeddingRequest(HttpModel):
     dimensions: int | None = Field(
         default=None, ge=1, description="Only the first so many, scaled to length 1 again."
     )
+    truncate_prompt_tokens: int | None = Field(
+        default=None,
+        ge=-1,
+        lt=2**31,
+        description="-1, or all that the model reads: of a text that is longer its beginning counts, as in vLLM. "
+        "Default: it is refused.",
+    )
     user: str | None = Field(default=None, max_length=512)
 
 

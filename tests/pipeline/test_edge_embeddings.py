@@ -120,6 +120,8 @@ async def test_models_tell_of_the_embedder_while_it_is_there(
         ({"input": [999]}, (400, "invalid_value", "input")),
         ({"dimensions": 0}, (400, "invalid_value", "dimensions")),
         ({"dimensions": "2"}, (400, "invalid_type", "dimensions")),
+        ({"truncate_prompt_tokens": -2}, (400, "invalid_value", "truncate_prompt_tokens")),
+        ({"truncate_prompt_tokens": 99}, (400, "invalid_value", "truncate_prompt_tokens")),
         ({"encoding_format": "int8"}, (400, "invalid_value", "encoding_format")),
         ({"model": None}, (400, "invalid_type", "model")),
     ],
@@ -153,6 +155,16 @@ async def test_many_inputs_are_several_questions_and_come_back_in_order(
     assert vectors == [pytest.approx(direction(len(text)), abs=1e-6) for text in texts]
     assert len(embedder.queries) > 8
     assert max(len(query.texts) for query in embedder.queries) <= 256
+    for query in embedder.queries:
+        assert query.texts == tuple(texts[query.first : query.first + len(query.texts)])
+
+
+@pytest.mark.parametrize(("asked", "whole"), [({}, True), ({"truncate_prompt_tokens": -1}, False)])
+async def test_texts_are_cut_only_where_the_client_says_so(
+    client: httpx.AsyncClient, embedder: ScriptedEmbedder, asked: dict[str, int], *, whole: bool
+) -> None:
+    assert (await ask(client, input="x" * 500, **asked)).status_code == 200
+    assert [query.whole for query in embedder.queries] == [whole]
 
 
 async def test_a_call_is_one_row_of_the_ledger(

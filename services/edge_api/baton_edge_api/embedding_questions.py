@@ -30,21 +30,24 @@ def read_embeddings(
     return wire, ignored_names(wire, strict=strict)
 
 
-def questions(inputs: list[str] | list[list[int]], model: EmbeddingModel) -> Iterator[EmbedQuery]:
+def questions(wire: EmbeddingRequest, model: EmbeddingModel) -> Iterator[EmbedQuery]:
     """As few as fit: each bounded in inputs, in tokens (guessed high) and in the size of its answer."""
+    whole = wire.truncate_prompt_tokens is None
     most = max(1, min(MAX_TEXTS, _REPLY_BYTES // (_BYTES_A_NUMBER * model.dimensions)))
     part: list[str | list[int]] = []
-    tokens = 0
-    for item in inputs:
+    first = tokens = 0
+    for item in wire.input:
         cost = min(model.max_tokens, len(item) if isinstance(item, list) else len(item) // 3 + 2)
         if part and (len(part) == most or tokens + cost > _QUESTION_TOKENS):
-            yield _question(part)
+            yield _question(part, first, whole=whole)
+            first += len(part)
             part, tokens = [], 0
         part.append(item)
         tokens += cost
-    yield _question(part)
+    yield _question(part, first, whole=whole)
 
 
-def _question(part: list[str | list[int]]) -> EmbedQuery:
+def _question(part: list[str | list[int]], first: int, *, whole: bool) -> EmbedQuery:
     texts = tuple(item for item in part if isinstance(item, str))
-    return EmbedQuery(texts=texts, token_ids=tuple(tuple(ids) for ids in part if isinstance(ids, list)))
+    token_ids = tuple(tuple(ids) for ids in part if isinstance(ids, list))
+    return EmbedQuery(texts=texts, token_ids=token_ids, whole=whole, first=first)

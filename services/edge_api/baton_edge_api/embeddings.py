@@ -116,6 +116,9 @@ class EmbeddingsEndpoint:
         if wire.dimensions and wire.dimensions > model.dimensions:
             text = f"dimensions: {model.name} has {model.dimensions}. Ask for at most that."
             raise RequestFailed.because("invalid_value", text, param="dimensions")
+        if wire.truncate_prompt_tokens is not None and -1 < wire.truncate_prompt_tokens < model.max_tokens:
+            text = f"truncate_prompt_tokens: -1, or all {model.max_tokens} that {model.name} reads."
+            raise RequestFailed.because("invalid_value", text, param="truncate_prompt_tokens")
         run = Run(tenant.tenant_id, exchange.request_id, secrets.token_hex(4))
         return _Work(exchange, tenant, wire, ignored, model, run)
 
@@ -170,7 +173,7 @@ class EmbeddingsEndpoint:
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(query)) for query in questions(work.wire.input, work.model)]
+                tasks = [group.create_task(one(query)) for query in questions(work.wire, work.model)]
         except* RequestFailed as failures:
             raise _first(failures) from None
         work.vectors = [vector for task in tasks for vector in task.result().vectors]

@@ -7,6 +7,7 @@ from baton_common.responder import Responder, ResponderLimits
 from baton_contracts import subjects
 from baton_contracts.queries import EmbedQuery, EmbedReply
 from baton_embedder.batching import Batcher
+from baton_embedder.encoder import Terms
 from baton_embedder.settings import Settings
 
 
@@ -14,8 +15,11 @@ def embed_responder(
     node: Node, settings: Settings, batcher: Batcher, model: str
 ) -> Responder[EmbedQuery, EmbedReply]:
     async def answer(_request_id: str, query: EmbedQuery) -> EmbedReply:
+        terms = Terms(query.whole, query.first)
         embedded = await (
-            batcher.embed_ids(query.token_ids) if query.token_ids else batcher.embed(query.texts)
+            batcher.embed_ids(query.token_ids, terms)
+            if query.token_ids
+            else batcher.embed(query.texts, terms)
         )
         return EmbedReply(model=model, vectors=embedded.vectors, prompt_tokens=embedded.prompt_tokens)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from baton_embedder.encoder import Encoder, Vector
+from baton_embedder.encoder import CUT, Encoder, Terms, Vector
 
 log = logging.getLogger(__name__)
 
@@ -100,12 +100,13 @@ class Batcher:
         self.pending: list[Question] = []
         self._work = asyncio.Event()
 
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        return await self._embed(await asyncio.to_thread(self._encoder.tokenize, texts))
+    async def embed(self, texts: Sequence[str], terms: Terms = CUT) -> Embedded:
+        """Raises RequestFailed, as embed_ids does."""
+        return await self._embed(await asyncio.to_thread(self._encoder.tokenize, texts, terms))
 
-    async def embed_ids(self, token_ids: Sequence[Sequence[int]]) -> Embedded:
-        """Ids of the model's own vocabulary, without marks of beginning and end. Raises RequestFailed."""
-        return await self._embed(await asyncio.to_thread(self._encoder.frame, token_ids))
+    async def embed_ids(self, token_ids: Sequence[Sequence[int]], terms: Terms = CUT) -> Embedded:
+        """Ids of the model's own vocabulary, without marks of beginning and end."""
+        return await self._embed(await asyncio.to_thread(self._encoder.frame, token_ids, terms))
 
     async def _embed(self, token_ids: list[list[int]]) -> Embedded:
         question = Question(token_ids, asyncio.get_running_loop().create_future())

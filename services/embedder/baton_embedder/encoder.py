@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,18 +20,31 @@ _LONGEST_TEXT = 16_384
 """Characters that the tokenizer is given: far more than the model's tokens hold, and quick to split."""
 
 
+@dataclass(frozen=True)
+class Terms:
+    """How the texts of a question are taken."""
+
+    whole: bool = False
+    """One that is longer than the model reads is refused, not cut."""
+    first: int = 0
+    """The place of the first one in the client's request: what is wrong is told by it."""
+
+
+CUT = Terms()
+
+
 class Encoder(Protocol):
     """What batching needs of a model."""
 
     @property
     def name(self) -> str: ...
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, cut to the model's length."""
+    def tokenize(self, texts: Sequence[str], terms: Terms = CUT) -> list[list[int]]:
+        """Ids of each text, at most as many as the model reads. Raises RequestFailed as the terms say."""
         ...
 
-    def frame(self, texts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """What `tokenize` gives for texts of these tokens. Raises RequestFailed for an id that is none."""
+    def frame(self, texts: Sequence[Sequence[int]], terms: Terms = CUT) -> list[list[int]]:
+        """What `tokenize` gives for texts of these tokens. Raises RequestFailed for an id that is none, too."""
         ...
 
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]: ...
@@ -59,13 +73,24 @@ class MeanPoolEncoder:
         model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, dtype=torch.float32)
         return cls(_model_name(folder), model.eval(), tokenizer)
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        cut = [text[:_LONGEST_TEXT] for text in texts]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(cut)]
+    def tokenize(self, texts: Sequence[str], terms: Terms = CUT) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch_fast([text[:_LONGEST_TEXT] for text in texts])
+        if terms.whole:
+            for place, (text, encoding) in enumerate(zip(texts, encodings, strict=True), terms.first):
+                if encoding.overflowing or len(text) > _LONGEST_TEXT:
+                    raise self._too_long(place)
+        return [encoding.ids for encoding in encodings]
 
-    def frame(self, texts: Sequence[Sequence[int]]) -> list[list[int]]:
+    def _too_long(self, place: int) -> RequestFailed:
+        text = (
+            f"input[{place}] is longer than {self.name} reads, {self._tokenizer.truncation['max_length']} tokens. "
+            "Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
+        )
+        return RequestFailed.because("context_length_exceeded", text, param="input")
+
+    def frame(self, texts: Sequence[Sequence[int]], terms: Terms = CUT) -> list[list[int]]:
         size = self._tokenizer.get_vocab_size()
-        for index, ids in enumerate(texts):
+        for index, ids in enumerate(texts, terms.first):
             if (most := max(ids)) >= size:
                 text = (
                     f"input[{index}]: {most} is no token of {self.name}, whose tokenizer has {size}. "
@@ -73,7 +98,7 @@ class MeanPoolEncoder:
                 )
                 raise RequestFailed.because("invalid_value", text, param="input")
         # By way of the text: the same marks, the same cut, and no ids that a text would not have given.
-        return self.tokenize(self._tokenizer.decode_batch([list(ids) for ids in texts]))
+        return self.tokenize(self._tokenizer.decode_batch([list(ids) for ids in texts]), terms)
 
     @property
     def dimensions(self) -> int:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton_embedder.batching import Batcher, Question, next_batch
-from baton_embedder.encoder import Vector
+from baton_embedder.encoder import CUT, Terms, Vector
 
 
 class LengthEncoder:
@@ -22,7 +22,7 @@ class LengthEncoder:
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+    def tokenize(self, texts: Sequence[str], terms: Terms = CUT) -> list[list[int]]:
         return [[1] * len(text) for text in texts]
 
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]:

@@ -78,6 +78,22 @@ async def test_texts_are_cut_at_256_tokens_and_an_empty_one_is_a_vector_too(aske
     assert math.hypot(*empty.vectors[0]) == pytest.approx(1, abs=1e-4)
 
 
+async def test_a_text_that_is_too_long_is_refused_where_it_must_be_whole(asker: Asker) -> None:
+    """254 words of one token each, and the two marks: 256."""
+    fits = EmbedQuery(texts=("word " * 254,), whole=True)
+    assert (await asker.send(fits.encode())).prompt_tokens == 256
+    ids = tuple([2773] * 255)  # "word", in BERT's vocabulary
+    for query in (
+        EmbedQuery(texts=("short", "word " * 255), whole=True, first=40),
+        EmbedQuery(texts=("short", "w" * 20_000), whole=True, first=40),
+        EmbedQuery(token_ids=((7592,), ids), whole=True, first=40),
+    ):
+        error = (await asker.send(query.encode())).error
+        assert error
+        assert (error.code, error.param) == ("context_length_exceeded", "input")
+        assert error.message.startswith("input[41] is longer than all-MiniLM-L6-v2 reads, 256 tokens.")
+
+
 async def test_ids_of_its_own_tokenizer_give_the_vector_of_their_text(asker: Asker) -> None:
     """7592 and 2088 are "hello" and "world" in BERT's vocabulary of 30,522."""
     texts = await asker.embed("hello world")
@@ -91,6 +107,9 @@ async def test_ids_of_its_own_tokenizer_give_the_vector_of_their_text(asker: Ask
         "embedder",
     )
     assert "input[1]: 30522 is no token of all-MiniLM-L6-v2" in foreign.error.message
+    later = await asker.send(EmbedQuery(token_ids=((30_522,),), first=256).encode())
+    assert later.error
+    assert later.error.message.startswith("input[256]: ")
 
 
 async def test_the_lease_says_what_is_served(asker: Asker) -> None:
