@@ -98,7 +98,7 @@ class EmbeddingRequest(HttpModel):
         default=None,
         ge=-1,
         lt=2**31,
-        description="-1, or all that the model reads: of a text that is longer its beginning counts, as in vLLM. "
+        description="-1, or all that the model reads: of a longer text its beginning counts, as in vLLM. "
         "Default: it is refused.",
     )
     user: str | None = Field(default=None, max_length=512)

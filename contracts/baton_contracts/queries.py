@@ -31,7 +31,7 @@ class EmbedQuery(WireModel):
     token_ids: tuple[_TokenIds, ...] = Field(default=(), max_length=MAX_TEXTS)
     whole: bool = Field(default=False, description="True: a text that is too long is refused, not cut.")
     first: int = Field(
-        default=0, ge=0, description="The place of its first text in the client's request, for what is refused."
+        default=0, ge=0, description="The place of its first text in the client's request: refusals name it."
     )
 
     @model_validator(mode="after")

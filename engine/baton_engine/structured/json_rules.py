@@ -1,6 +1,6 @@
 """JSON schemas as the mask library is given them. Owns what of a schema is left out because it says nothing
 about which answers are valid, what can be said exactly in keywords that the library has, and how JSON is laid
-out; knows no tokens and no other kind of structure. Which objects hold only what they name is `closed_objects`'.
+out; knows no tokens and no other kind of structure. Which objects hold only what they name: `closed_objects`.
 
 What the library can't enforce (`if`, `uniqueItems`, `contains`, most of `not` …) it refuses, and so do we: an
 answer that is said to follow a schema follows all of it.

@@ -44,7 +44,7 @@ class Encoder(Protocol):
         ...
 
     def frame(self, texts: Sequence[Sequence[int]], terms: Terms = CUT) -> list[list[int]]:
-        """What `tokenize` gives for texts of these tokens. Raises RequestFailed for an id that is none, too."""
+        """What `tokenize` gives for texts of these tokens. Raises RequestFailed, for an id that is none too."""
         ...
 
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]: ...
@@ -83,8 +83,8 @@ class MeanPoolEncoder:
 
     def _too_long(self, place: int) -> RequestFailed:
         text = (
-            f"input[{place}] is longer than {self.name} reads, {self._tokenizer.truncation['max_length']} tokens. "
-            "Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
+            f"input[{place}] is longer than {self.name} reads, "
+            f"{self._tokenizer.truncation['max_length']} tokens. Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
         )
         return RequestFailed.because("context_length_exceeded", text, param="input")
 

@@ -1,7 +1,7 @@
 """Placeholders back to the values they stand for, in a text that comes in pieces.
 
 Owns the few characters that may be the beginning of a placeholder. A placeholder is `<PERSON_1>`; a model
-that drops the angle brackets, or writes it like a name (`Person_1`, in JSON most of all), still means it: both
+that drops the angle brackets, or writes it like a name (`Person_1`, in JSON above all), still means it: these
 count too, as whole words. `person_1` doesn't: in code a model chooses such names itself. The input guardrails
 chose numbers that no such word of the prompt has, so nothing else can be meant.
 """

@@ -124,7 +124,8 @@ SMALL = _objects(1)
 @given(_PARTS, _larger(_PARTS), _larger(st.just({"type": "integer"})))
 @settings(max_examples=150, deadline=None)
 def test_every_answer_is_still_valid_and_some_are_left(whole: Any, first: Any, second: Any) -> None:
-    schema = {"allOf": [whole], "$defs": {"A": {"type": "object"} | second, "B": {"properties": {"a": first}}}}
+    named = {"A": {"type": "object"} | second, "B": {"properties": {"a": first}}}
+    schema = {"allOf": [whole], "$defs": named}
     before = jsonschema.Draft202012Validator(schema)
     after = jsonschema.Draft202012Validator(with_closed_objects(schema))
     try:
