@@ -44,7 +44,7 @@ class Encoder(Protocol):
         ...
 
     def frame(self, texts: Sequence[Sequence[int]], terms: Terms = CUT) -> list[list[int]]:
-        """What `tokenize` gives for texts of these tokens. Raises RequestFailed, for an id that is none too."""
+        """What `tokenize` gives for texts of these tokens. An id that is none is refused as well."""
         ...
 
     def encode(self, batch: Sequence[list[int]]) -> list[Vector]: ...
@@ -82,9 +82,10 @@ class MeanPoolEncoder:
         return [encoding.ids for encoding in encodings]
 
     def _too_long(self, place: int) -> RequestFailed:
+        most = self._tokenizer.truncation["max_length"]
         text = (
-            f"input[{place}] is longer than {self.name} reads, "
-            f"{self._tokenizer.truncation['max_length']} tokens. Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
+            f"input[{place}] is longer than {self.name} reads, {most} tokens. Send shorter texts, or "
+            "truncate_prompt_tokens: -1 to have only their beginnings count."
         )
         return RequestFailed.because("context_length_exceeded", text, param="input")
 
