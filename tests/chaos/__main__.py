@@ -1,4 +1,4 @@
-"""`python -m tests.chaos [--requests N] [--at-once K] [--seed S] [--pulled-model]`: `make chaos`."""
+"""`python -m tests.chaos [--requests N] [--at-once K] [--seed S] [--victims V …]`: `make chaos`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.chaos.mischief import OTHERS
 from tests.chaos.run import chaos
 
 MOST_SHOWN = 40
@@ -22,6 +23,13 @@ def main() -> int:
         action="store_true",
         help="the real small one; by default two random layers stand for it",
     )
+    parser.add_argument(
+        "--victims",
+        nargs="+",
+        default=(),
+        choices=sorted({victim for victim, _ in OTHERS}),
+        help="behind the first deeds only these; by default all",
+    )
     parser.add_argument("--home", type=Path, help="kept afterwards, with up.log; by default a temporary one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="baton-chaos-") as temporary:
@@ -32,6 +40,7 @@ def main() -> int:
             at_once=given.at_once,
             seed=given.seed,
             light=not given.pulled_model,
+            victims=given.victims,
         )
     for line in (*report.lines(), *report.problems[:MOST_SHOWN]):
         sys.stdout.write(f"{line}\n")

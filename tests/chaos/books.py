@@ -13,6 +13,7 @@ _ROWS = """
     SELECT request_id, run_id, attempt, outcome, error_code, stand_in, prompt_tokens, completion_tokens
     FROM ledger
 """
+_COSTS = "SELECT key_id, COALESCE(SUM(cost_picos), 0) FROM ledger GROUP BY key_id"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Books:
     rows: Rows = field(default_factory=dict[str, list[Row]])
     num_turns: Mapping[str, int] = field(default_factory=dict[str, int])
     """By request id: how often its answer is in a conversation."""
+    costs: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By key id, in pico-dollars."""
     rejected: tuple[str, ...] = ()
     """Why a record could not be booked, of each such record."""
 
@@ -50,8 +53,9 @@ def books_of(home: Path) -> Books:
         for name, run_id, attempt, outcome, code, stand_in, *tokens in books.execute(_ROWS):
             rows[name].append(Row(name, run_id, attempt, outcome, code, bool(stand_in), *tokens))
         turns = Counter(str(name) for (name,) in books.execute("SELECT request_id FROM turns"))
+        costs = {str(key): int(picos) for key, picos in books.execute(_COSTS)}
         rejected = tuple(str(why) for (why,) in books.execute("SELECT reason FROM rejected"))
-    return Books(dict(rows), turns, rejected)
+    return Books(dict(rows), turns, costs, rejected)
 
 
 def outcomes(rows: Rows) -> Counter[str]:

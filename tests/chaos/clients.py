@@ -6,10 +6,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Literal, cast, get_args
 
 import httpx
 
@@ -26,6 +26,8 @@ SILENCE_SECONDS = 60.0
 TOO_LONG_SECONDS = 120.0
 """For so few tokens, however often it is begun anew: keep-alives do not make a stuck stream move."""
 ANSWER_TOKENS = (8, 40)
+EMBEDDINGS = 0.1
+"""So many want no answer, but two vectors."""
 OUR_FAULTS = ("stop_failed", "internal_error")
 """No process that dies makes another one fail in its code."""
 STUCK = ("idle_timeout", "deadline_exceeded")
@@ -34,6 +36,8 @@ BLAMED = (400, 401, 403, 404, 405, 409, 413, 499)
 """What was asked is right, whoever dies meanwhile, and who is told of it has not left."""
 WIRE_CODES = frozenset(get_args(ErrorCode))
 UNREADABLE = "unreadable"
+EMBEDDING_MODEL = "all-MiniLM-L6-v2"
+Wish = Literal["an answer", "an embedding"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Asked:
     heard: Heard
     began: float
     """On the monotonic clock."""
+    wish: Wish = "an answer"
 
     @property
     def was_let_in(self) -> bool:
@@ -146,12 +151,24 @@ class Clients:
         while True:
             request_id = f"{dice.getrandbits(128):032x}"
             began = time.monotonic()
-            tries.append(Asked(request_id, self._ask(number, request_id, dice), began))
+            wish: Wish = "an embedding" if dice.random() < EMBEDDINGS else "an answer"
+            tries.append(Asked(request_id, self._ask(number, request_id, wish, dice), began, wish))
             if tries[-1].was_let_in or time.monotonic() > give_up_at:
                 return Visit(tuple(tries))
             time.sleep(_told_to_wait(tries[-1].heard))  # as `Retry-After` says: this is what is tried
 
-    def _ask(self, number: int, request_id: str, dice: random.Random) -> Heard:
+    def _ask(self, number: int, request_id: str, wish: Wish, dice: random.Random) -> Heard:
+        headers = {
+            "authorization": f"Bearer {self._key}", "x-request-id": request_id, "cache-control": "no-cache"
+        }  # fmt: skip
+        try:
+            if wish == "an embedding":
+                return _ask_embedding(self._system, number, headers)
+            return self._ask_answer(number, dice, headers)
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            return Heard(broke=f"{UNREADABLE}: {error!r}")
+
+    def _ask_answer(self, number: int, dice: random.Random, headers: Mapping[str, str]) -> Heard:
         """A quarter leave at their first sight of something, a quarter in the middle."""
         leaves_after = dice.choice((-1, dice.randrange(1, 80), 10**6, 10**6))
 
@@ -170,16 +187,30 @@ class Clients:
             stream=dice.random() < 0.8,
             temperature=dice.choice((0, 0.8)),
             n=dice.choice((1, 1, 1, 2)),
+            retrieval=dice.choice(("off", "auto")),
         )
-        headers = {
-            "authorization": f"Bearer {self._key}", "x-request-id": request_id, "cache-control": "no-cache"
-        }  # fmt: skip
-        try:
-            return ask(
-                self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers
-            )
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            return Heard(broke=f"{UNREADABLE}: {error!r}")
+        return ask(
+            self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers
+        )
+
+
+def _ask_embedding(system: LiveSystem, number: int, headers: Mapping[str, str]) -> Heard:
+    """Heard out: it takes a moment only."""
+    heard, began = Heard(), time.monotonic()
+    body = {"model": EMBEDDING_MODEL, "input": [f"Number {number}.", "Tell me something."]}
+    try:
+        answer = httpx.post(
+            f"{system.url}/v1/embeddings", json=body, headers=headers, timeout=SILENCE_SECONDS,
+            trust_env=False,
+        )  # fmt: skip
+        told = answer.json()
+        heard.status, heard.headers = answer.status_code, answer.headers
+        heard.error, heard.usage = told.get("error"), told.get("usage")
+        heard.done = [len(one["embedding"]) for one in told.get("data", ())] == [384, 384]
+    except httpx.TransportError as error:
+        heard.broke = type(error).__name__
+    heard.seconds = time.monotonic() - began
+    return heard
 
 
 def _told_to_wait(heard: Heard) -> float:

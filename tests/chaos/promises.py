@@ -9,13 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from baton_cli.reconcile.differences import differences
 from baton_cli.reconcile.evidence import Evidence
-from baton_contracts.limits import AccountState
+from baton_contracts.limits import AccountState, key_party, use_entry
 from tests.chaos.books import Books, Row
-from tests.chaos.clients import Asked, Visit
+from tests.chaos.clients import Asked, Visit, Wish
 from tests.chaos.mischief import RECOVERY_SECONDS, Deed
 
 SLACK_SECONDS = 1.0
 """A client may note its end before the deed's time is noted."""
+BREAKS = ("edge_api", "llm_gateway", "output_guardrails")
+"""An answer that they have in hand may end in an error; whoever else goes, it goes on."""
+TURNS_AWAY: Mapping[Wish, tuple[str, ...]] = {
+    "an answer": (*BREAKS, "prompt_builder", "input_guardrails", "inference_router", "nats_server"),
+    "an embedding": ("edge_api", "embedder", "nats_server"),
+}
+"""Without them nobody gets in, or who was let in gets an error instead. Of the others no client sees anything:
+a replica's work goes on at the other one, a search without the embedder goes by words, records wait."""
 COMPARED = ("lost row", "tokens", "doubled", "bill")
 """Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
 
@@ -38,15 +46,32 @@ def of_clients(visits: Sequence[Visit], deeds: Sequence[Deed]) -> Iterator[str]:
                 yield f"hang: {one.request_id} after {one.heard.seconds:.0f} s ({one.heard.broke or one.end})"
             elif not one.ended_well:
                 yield f"no right end: {one.request_id} {one.heard}"
-            elif one.was_cut_off and not any(closes_connections(deed, one) for deed in deeds):
-                yield f"cut off, and no edge was gone: {one.request_id} {one.heard.broke}"
+            elif not one.heard.left and not one.heard.complete and not _is_owed(one, deeds):
+                yield f"for no reason: {one.request_id}, {one.wish}: {one.end} {_heard(one)}"
 
 
-def closes_connections(deed: Deed, one: Asked) -> bool:
-    """An edge that was gone, or about to go, at some time of the request."""
+def _is_owed(one: Asked, deeds: Sequence[Deed]) -> bool:
+    """That it came to nothing is owed to a deed of its time that may do that."""
+    return any(was_meanwhile(deed, one) and may_cause(deed, one) for deed in deeds)
+
+
+def was_meanwhile(deed: Deed, one: Asked) -> bool:
+    """Its victim was gone, or about to go, at some time of the request."""
     gone_until = deed.at + (RECOVERY_SECONDS if deed.back_after is None else deed.back_after)
-    ended = one.began + one.heard.seconds
-    return deed.victim == "edge_api" and one.began <= gone_until and ended >= deed.at - SLACK_SECONDS
+    return one.began <= gone_until and one.began + one.heard.seconds >= deed.at - SLACK_SECONDS
+
+
+def may_cause(deed: Deed, one: Asked) -> bool:
+    if one.heard.broke:
+        return deed.victim == "edge_api" and deed.how != "frozen"
+    if one.heard.status == 200:
+        return deed.victim in BREAKS
+    return deed.victim in TURNS_AWAY[one.wish]
+
+
+def _heard(one: Asked) -> str:
+    heard = one.heard
+    return heard.broke or f"{heard.status} after {heard.seconds:.1f} s: {(heard.error or {}).get('message')}"
 
 
 def of_books(asked: Sequence[Asked], books: Books) -> Iterator[str]:
@@ -62,7 +87,7 @@ def of_books(asked: Sequence[Asked], books: Books) -> Iterator[str]:
         elif one.heard.text and not rows:
             yield f"ledger: {one.request_id} had text ({one.end}) and has no row"
         turns = books.num_turns.get(one.request_id, 0)
-        if turns > 1 or (one.heard.complete and not turns):
+        if turns > 1 or (one.heard.complete and one.wish == "an answer" and not turns):
             yield f"books: {one.request_id} ({one.end}) is in its conversation {turns} times"
 
 
@@ -82,7 +107,7 @@ def _of_bill(one: Asked, rows: Sequence[Row]) -> Iterator[str]:
     told = one.heard.usage or {}
     for name in ("prompt_tokens", "completion_tokens"):
         booked = sum(getattr(row, name) for row in rows)
-        if booked != told.get(name):
+        if booked != told.get(name, 0):
             yield f"ledger: {one.request_id} was told {told.get(name)} {name}, booked are {booked}"
 
 
@@ -104,6 +129,14 @@ def still_held(use: Mapping[str, AccountState]) -> dict[str, str]:
         for name, state in use.items()
         if state.seats or state.held_picos
     }
+
+
+def of_spending(use: Mapping[str, AccountState], costs: Mapping[str, int]) -> Iterator[str]:
+    """A key's budget is charged with what its rows cost."""
+    for key_id, booked in costs.items():
+        account = use.get(use_entry(key_party(key_id)), AccountState())
+        if account.spent_picos != booked:
+            yield f"limits: the key {key_id} has spent {account.spent_picos} picos, its rows cost {booked}"
 
 
 def of_logs(log: str) -> Iterator[str]:

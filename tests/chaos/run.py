@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.chaos.clients import Clients
@@ -15,11 +16,19 @@ from tests.chaos.verdict import Verdict
 from tests.system.live_system import LiveSystem, eventually
 
 NUM_REPLICAS = 2
-LIMITS = ("--rpm", "1000000", "--tpm", "100000000", "--concurrent", "1000", "--budget", "1000")
+LIMITS = ("--rpm", "1000000", "--tpm", "100000000", "--concurrent", "1000", "--budget", "1000", "--period", "total")
 
 
-def chaos(home: Path, *, num_requests: int, at_once: int, seed: int, light: bool = False) -> Report:
-    """`light`: with a model of two random layers, see light_model.py."""
+def chaos(
+    home: Path,
+    *,
+    num_requests: int,
+    at_once: int,
+    seed: int,
+    light: bool = False,
+    victims: Collection[str] = (),
+) -> Report:
+    """`light`: with a model of two random layers, see light_model.py. `victims`: see Mischief."""
     if light:
         write_light_model(home / "models")
     kv_memory = "16" if light else "256"
@@ -30,7 +39,7 @@ def chaos(home: Path, *, num_requests: int, at_once: int, seed: int, light: bool
     try:
         key = _limited_key(system)
         began, started = time.time(), time.monotonic()
-        mischief = Mischief(system, seed, NUM_REPLICAS)
+        mischief = Mischief(system, seed, NUM_REPLICAS, victims)
         mischief.start()
         try:
             visits = Clients(system, key, seed).all_of_them(

@@ -79,7 +79,7 @@ class Verdict:
         whole = [one.request_id for one in self._asked if one.heard.complete]
         give_up_at = time.monotonic() + BUSY_BOOKS_SECONDS
         while True:
-            waiting, self.books = asyncio.run(_num_records_waiting(self._system)), books_of(self._system.home)
+            waiting, self.books = asyncio.run(_num_records_waiting(self._system)), self._books()
             if not waiting and all(_has_ended(self.books.rows.get(name, [])) for name in whole):
                 break
             if time.monotonic() > give_up_at:
@@ -89,6 +89,9 @@ class Verdict:
             time.sleep(0.5)  # another process writes the books: nothing tells but looking
         yield from promises.of_books(self._asked, self.books)
 
+    def _books(self) -> Books:
+        return books_of(self._system.home)
+
     def _of_witnesses(self) -> Iterator[str]:
         operator = Operator.decode(json.dumps(self._system.operator()))
         found = asyncio.run(collect(operator, since=self._began))
@@ -96,8 +99,8 @@ class Verdict:
         yield from promises.of_witnesses(found, since=self._began)
 
     def _of_limits(self) -> Iterator[str]:
-        """Seats and money that requests held are given back; what an edge that died held is settled by
-        another one, some while after its lease is over."""
+        """Seats and money that requests held are given back, and what they cost is charged; what an edge that
+        died held is settled by another one, some while after its lease is over."""
         give_up_at = time.monotonic() + LIMITS_SECONDS
         asked = {"authorization": f"Bearer {self._key}", "cache-control": "no-cache"}
         while held := promises.still_held(asyncio.run(_use(self._system))):
@@ -106,6 +109,14 @@ class Verdict:
                 return
             self._system.post(question("Still there?", stream=False, max_tokens=1), **asked)
             time.sleep(BETWEEN_ASKING_SECONDS)  # the pace of its own questions
+        yield from self._of_spending(give_up_at)
+
+    def _of_spending(self, give_up_at: float) -> Iterator[str]:
+        while found := [*promises.of_spending(asyncio.run(_use(self._system)), self._books().costs)]:
+            if time.monotonic() > give_up_at:
+                yield from found
+                return
+            time.sleep(0.5)  # the last of its own questions is not booked yet
 
 
 def _looked(look: Callable[[], Iterable[str]]) -> Iterator[str]:
