@@ -1,7 +1,8 @@
 """Leases: each process says every half second that it lives; whoever waits for it hears when it doesn't.
 
 Owns: the beat of this process and the board of the others. Silence is not death while we ourselves are
-cut off from the bus: then everybody's time starts anew.
+cut off from the bus, while it stands still (our own beat does not come back) or where we did: then
+everybody's time starts anew.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, LEASE_LOST_AFTER_
 from baton_contracts.subjects import Service
 
 log = logging.getLogger(__name__)
+
+STOOD_STILL_SECONDS = 3 * LEASE_INTERVAL_SECONDS
+"""So late is our own look, or our own beat on its way back; well below the time after which others are lost."""
 
 OnLost = Callable[[str], None]
 
@@ -44,9 +48,13 @@ class _Peer:
 class LeaseBoard:
     """Who is alive. `watch` calls back once when an instance says `gone` or falls silent."""
 
-    def __init__(self, bus: Bus, clock: Clock, lost_after: float = LEASE_LOST_AFTER_SECONDS) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, own: str = "", *, lost_after: float = LEASE_LOST_AFTER_SECONDS
+    ) -> None:
+        """`own` is the instance whose beats are ours."""
         self._bus = bus
         self._clock = clock
+        self._own = own
         self._lost_after = lost_after
         self._peers: dict[str, _Peer] = {}
         self._subscription: Subscription | None = None
@@ -72,12 +80,23 @@ class LeaseBoard:
     def check(self) -> None:
         """Called at each beat: finds the silent ones."""
         now = self._clock.monotonic()
-        if not self._bus.connected:
-            for peer in self._peers.values():
-                peer.seen = now
+        if not self._bus.connected or self._hears_nothing(now):
+            self.begin_anew()
             return
         for instance in [name for name, peer in self._peers.items() if now - peer.seen > self._lost_after]:
             self._lose(instance)
+
+    def begin_anew(self) -> None:
+        """Silence until now proves nothing."""
+        now = self._clock.monotonic()
+        for instance, peer in self._peers.items():
+            if instance != self._own:
+                peer.seen = now
+
+    def _hears_nothing(self, now: float) -> bool:
+        """Not even what we say ourselves: the bus stands still."""
+        own = self._peers.get(self._own)
+        return own is not None and now - own.seen > STOOD_STILL_SECONDS
 
     def _lose(self, instance: str) -> None:
         peer = self._peers.pop(instance)
@@ -123,9 +142,12 @@ class LeaseBoard:
 
 async def beat(bus: Bus, current: Callable[[], Lease], board: LeaseBoard, clock: Clock) -> None:
     """Runs for the process's lifetime: tells, then looks. At the same moments as others: see Clock."""
+    looked_at = clock.monotonic()
     while True:
         await say(bus, current())
-        board.check()
+        stood_still = clock.monotonic() - looked_at > STOOD_STILL_SECONDS
+        board.begin_anew() if stood_still else board.check()
+        looked_at = clock.monotonic()
         await asyncio.sleep(clock.seconds_to_beat(LEASE_INTERVAL_SECONDS))
 
 

@@ -54,7 +54,7 @@ class Node:
         """Said in the lease, for those who ask what there is."""
         self.books_closed = False
         """Said as the last word, for those who would store in our place what we owe."""
-        self.leases = LeaseBoard(bus, self.clock)
+        self.leases = LeaseBoard(bus, self.clock, self.instance)
         self.last_words = LastWords(bus, self.clock)
         self.span_post = SpanPost(bus, self.clock)
         self.cancels = CancelTree(bus, service, self.instance, self.clock)

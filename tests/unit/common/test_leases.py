@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from baton_common.leases import LeaseBoard
+from baton_common.leases import LeaseBoard, beat
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.heartbeats import Lease, State
@@ -70,6 +72,57 @@ async def test_nobody_is_dead_while_we_are_cut_off() -> None:
     bus.online = True
     board.check()
     assert lost == []
+
+
+async def test_nobody_is_dead_while_the_bus_stands_still() -> None:
+    """Connected, and what we say ourselves does not come back; once it does, the dead have their time."""
+    clock, lost = HandClock(), list[str]()
+    bus, own = MemoryBus(), "edge_api-00000001"
+    board = LeaseBoard(bus, clock.clock, own, lost_after=3)
+    await board.start()
+    await say(bus, board)
+    board.watch(PEER, lost.append)
+    heard: list[str] = []
+    await bus.subscribe(subjects.lease(own), lambda message: heard.append(message.subject))
+
+    async def hear_ourselves() -> None:
+        before = len(heard)
+        lease = Lease(service="edge_api", instance=own, state="ready")
+        await bus.publish(subjects.lease(own), lease.encode())
+        await eventually(lambda: len(heard) > before)
+
+    await hear_ourselves()
+    for _ in range(10):
+        clock.move(1.0)
+        board.check()
+    assert lost == []
+    for seconds, expected in ((2.9, []), (0.2, [PEER])):
+        clock.move(seconds)
+        await hear_ourselves()
+        board.check()
+        assert lost == expected
+
+
+async def test_nobody_is_dead_because_we_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, lost = HandClock(), list[str]()
+    bus, board = await board_with(clock)
+    await say(bus, board)
+    board.watch(PEER, lost.append)
+    slept: list[float] = []
+
+    async def sleep_too_long(seconds: float) -> None:
+        slept.append(seconds)
+        clock.move(4.0 if len(slept) == 1 else 0.5)
+        if len(slept) > 9 or lost:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("baton_common.leases.asyncio.sleep", sleep_too_long)
+    with pytest.raises(asyncio.CancelledError):
+        await beat(
+            bus, lambda: Lease(service="edge_api", instance="edge_api-1", state="ready"), board, clock.clock
+        )
+    assert lost == [PEER]
+    assert len(slept) == 9  # the long one, seven short ones (3.5 s), and the one that ends it
 
 
 async def test_a_watch_can_be_ended() -> None:
