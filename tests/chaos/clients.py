@@ -189,9 +189,7 @@ class Clients:
             n=dice.choice((1, 1, 1, 2)),
             retrieval=dice.choice(("off", "auto")),
         )
-        return ask(
-            self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers
-        )
+        return ask(self._system, body, on_head=on_head, on_text=on_text, seconds=SILENCE_SECONDS, **headers)
 
 
 def _ask_embedding(system: LiveSystem, number: int, headers: Mapping[str, str]) -> Heard:

@@ -16,7 +16,18 @@ from tests.chaos.verdict import Verdict
 from tests.system.live_system import LiveSystem, eventually
 
 NUM_REPLICAS = 2
-LIMITS = ("--rpm", "1000000", "--tpm", "100000000", "--concurrent", "1000", "--budget", "1000", "--period", "total")
+LIMITS = (
+    "--rpm",
+    "1000000",
+    "--tpm",
+    "100000000",
+    "--concurrent",
+    "1000",
+    "--budget",
+    "1000",
+    "--period",
+    "total",
+)
 
 
 def chaos(

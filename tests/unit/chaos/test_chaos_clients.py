@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.clients import UNREADABLE, Asked
-from tests.chaos.mischief import Deed, How, Mischief
-from tests.chaos.promises import closes_connections
+from tests.chaos.clients import UNREADABLE, Asked, Wish
+from tests.chaos.mischief import EACH_WAY, OTHERS, Deed, Mischief
+from tests.chaos.promises import may_cause, was_meanwhile
 from tests.system.client import Heard
-from tests.system.live_system import LiveSystem, eventually
+from tests.system.live_system import SERVICES, LiveSystem, eventually
 
 
 def error(code: str) -> dict[str, str | None]:
@@ -43,23 +43,53 @@ def test_which_ends_are_right(heard: Heard, is_well: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("victim", "how", "at", "back_after", "may"),
+    ("at", "back_after", "is_meanwhile"),
     [
-        ("edge_api", "killed", 105.0, 8.0, True),
-        ("edge_api", "killed", 110.4, 8.0, True),  # its client was quicker than who did it
-        ("edge_api", "asked to leave", 95.0, 8.0, True),
-        ("edge_api", "asked to leave", 50.0, None, True),
-        ("edge_api", "killed", 80.0, 8.0, False),
-        ("edge_api", "killed", 120.0, 8.0, False),
-        ("llm_gateway", "killed", 105.0, 8.0, False),
+        (105.0, 8.0, True),
+        (110.4, 8.0, True),  # its client was quicker than who did it
+        (95.0, 8.0, True),
+        (50.0, None, True),
+        (80.0, 8.0, False),
+        (120.0, 8.0, False),
     ],
 )
-def test_only_an_edge_that_goes_closes_a_connection(
-    victim: str, how: How, at: float, back_after: float | None, may: bool
-) -> None:
-    cut_off = Asked("0" * 32, Heard(status=200, broke="ReadError", seconds=10.0), began=100.0)
-    assert cut_off.was_cut_off
-    assert closes_connections(Deed(victim, how, at, back_after), cut_off) is may
+def test_which_deeds_a_request_may_feel(at: float, back_after: float | None, is_meanwhile: bool) -> None:
+    one = Asked("0" * 32, Heard(status=200, seconds=10.0), began=100.0)
+    assert was_meanwhile(Deed("edge_api", "killed", at, back_after), one) is is_meanwhile
+
+
+CUT_OFF = Heard(status=200, broke="ReadError")
+NO_EDGE = Heard(broke="ConnectError")
+BROKEN = Heard(status=200, error=error("stop_lost"))
+TURNED_AWAY = Heard(status=503, error=error("no_responder"))
+NOBODY_ELSE = ("engine_worker", "after_answer", "trace_console")
+
+
+@pytest.mark.parametrize(
+    ("heard", "wish", "victims"),
+    [
+        (CUT_OFF, "an answer", {"edge_api"}),
+        (NO_EDGE, "an answer", {"edge_api"}),
+        (BROKEN, "an answer", {"edge_api", "llm_gateway", "output_guardrails"}),
+        (TURNED_AWAY, "an answer", {*SERVICES, "nats_server"} - {*NOBODY_ELSE, "embedder"}),
+        (TURNED_AWAY, "an embedding", {"edge_api", "embedder", "nats_server"}),
+    ],
+)
+def test_who_may_be_the_cause(heard: Heard, wish: Wish, victims: set[str]) -> None:
+    one = Asked("0" * 32, heard, 100.0, wish)
+    found = {
+        victim for victim in (*SERVICES, "nats_server") if may_cause(Deed(victim, "killed", 100.0, 1.0), one)
+    }
+    assert found == victims
+
+
+@pytest.mark.parametrize(("heard", "may"), [(CUT_OFF, False), (NO_EDGE, False), (BROKEN, True)])
+def test_a_frozen_edge_closes_no_connection(heard: Heard, may: bool) -> None:
+    assert may_cause(Deed("edge_api", "frozen", 100.0, 1.0), Asked("0" * 32, heard, began=100.0)) is may
+
+
+def test_all_are_killed_frozen_and_asked_to_leave() -> None:
+    assert {(victim, how) for victim in (*SERVICES, "nats_server") for how in EACH_WAY} == set(OTHERS)
 
 
 @pytest.mark.parametrize(

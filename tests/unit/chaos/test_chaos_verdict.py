@@ -42,6 +42,7 @@ def row(request_id: str, said: int, outcome: str, **changes: Any) -> UsageRecord
         "request_id": request_id,
         "replica": REPLICA,
         "usage": usage,
+        "cost_picos": 0,
         "outcome": outcome,
         "ended_at": 1010,
     }
@@ -86,7 +87,9 @@ class Run:
         )
     )
     use: dict[str, AccountState] = field(
-        default_factory=lambda: {"use.key.k": AccountState(requests=2, slots={"edge_api-1": Slot(seq=4)})}
+        default_factory=lambda: {
+            "use.key.key_acme": AccountState(requests=2, slots={"edge_api-1": Slot(seq=4)})
+        }
     )
     asked_for_limits: int = 0
     log: str = "edge_api           │ info    edge_api-1 is ready\n"
@@ -176,10 +179,10 @@ def test_books_that_can_not_be_read_are_a_problem_and_the_rest_is_looked_at(
 ) -> None:
     monkeypatch.setattr(run, "write_books", lambda: None)
     run.log += "edge_api           │ Traceback (most recent call last):\nedge_api           │ KeyError: 'x'\n"
-    [books, *others] = problems(run)
+    books, limits, log = problems(run)
     assert books == "books: unable to open database file"
-    assert len(others) == 1
-    assert "traceback 1" in others[0]
+    assert limits == "limits: unable to open database file"
+    assert "traceback 1" in log
 
 
 def test_a_sound_run_has_no_problems(run: Run) -> None:
@@ -243,11 +246,20 @@ def record_that_nobody_takes(run: Run) -> None:
 
 
 def leaked_seat_of_a_limit(run: Run) -> None:
-    run.use["use.key.k"] = AccountState(slots={"edge_api-1": Slot(seats=1)})
+    run.use["use.key.key_acme"] = AccountState(slots={"edge_api-1": Slot(seats=1)})
 
 
 def leaked_money_of_a_limit(run: Run) -> None:
-    run.use["use.key.k"] = AccountState(slots={"edge_api-1": Slot(held_picos=9)})
+    run.use["use.key.key_acme"] = AccountState(slots={"edge_api-1": Slot(held_picos=9)})
+
+
+def charged_more_than_booked(run: Run) -> None:
+    run.use["use.key.key_acme"] = AccountState(spent_picos=1)
+
+
+def charged_to_nobody(run: Run) -> None:
+    run.rows[0] = row(WHOLE, 5, "finished", cost_picos=250)
+    run.use.clear()
 
 
 def leaked_block(run: Run) -> None:
@@ -286,6 +298,10 @@ def stream_cut_off_by_nobody(run: Run) -> None:
     hears(run, 1, text="Ki", broke="ReadError")
 
 
+def stream_that_a_lost_replica_ended(run: Run) -> None:
+    hears(run, 1, text="Ki", error={"message": "m", "type": "t", "param": None, "code": "stop_lost"})
+
+
 def client_at_a_closed_door(run: Run) -> None:
     run.tries[1] = [Asked(LEFT, Heard(status=503), 11.0)]
     del run.rows[1], run.turns[1]
@@ -318,8 +334,10 @@ FAULTS: dict[Callable[[Run], None], tuple[str, ...]] = {
     doubled_turn: (f"books: {LEFT} (left) is in its conversation 2 times",),
     rejected_record: ("books: a record was rejected: no such outcome",),
     record_that_nobody_takes: ("books: 3 records wait for after_answer",),
-    leaked_seat_of_a_limit: ("limits: still held is {'use.key.k': '1 seats, 0 picos'}",),
-    leaked_money_of_a_limit: ("limits: still held is {'use.key.k': '0 seats, 9 picos'}",),
+    leaked_seat_of_a_limit: ("limits: still held is {'use.key.key_acme': '1 seats, 0 picos'}",),
+    leaked_money_of_a_limit: ("limits: still held is {'use.key.key_acme': '0 seats, 9 picos'}",),
+    charged_more_than_booked: ("limits: the key key_acme has spent 1 picos, its rows cost 0",),
+    charged_to_nobody: ("limits: the key key_acme has spent 0 picos, its rows cost 250",),
     leaked_block: ("rest: not within 0 s: everything at rest",),
     leaked_seat_in_a_service: ("rest: not within 0 s: everything at rest",),
     replica_that_stays_away: ("rest: not within 0 s: all replicas are ready",),
@@ -328,7 +346,8 @@ FAULTS: dict[Callable[[Run], None], tuple[str, ...]] = {
     stream_that_stands_still_and_sends_keep_alives: (f"hang: {LEFT} after 121 s",),
     stream_that_the_edge_gave_up: (f"hang: {LEFT} after 120 s",),
     stream_without_an_end: (f"no right end: {LEFT}",),
-    stream_cut_off_by_nobody: (f"cut off, and no edge was gone: {LEFT} ReadError",),
+    stream_cut_off_by_nobody: (f"for no reason: {LEFT}, an answer: cut off ReadError",),
+    stream_that_a_lost_replica_ended: (f"for no reason: {LEFT}, an answer: stop_lost 200 after 0.0 s: m",),
     client_at_a_closed_door: (f"never let in: {LEFT}, tried 1 times", f"no right end: {LEFT}"),
     victim_that_never_came_back: ("not whole again: engine_worker killed",),
     code_that_failed: ("traceback 1×: llm_gateway        │ KeyError: 'seat'",),
@@ -352,7 +371,7 @@ def test_seats_of_an_edge_that_died_are_given_back_when_somebody_asks(
     held, free = AccountState(slots={"edge_api-1": Slot(seats=2)}), AccountState()
 
     async def use(_: LiveSystem) -> dict[str, AccountState]:
-        return {"use.key.k": free if run.asked_for_limits else held}
+        return {"use.key.key_acme": free if run.asked_for_limits else held}
 
     monkeypatch.setattr("tests.chaos.verdict._use", use)
     monkeypatch.setattr("tests.chaos.verdict.LIMITS_SECONDS", 60.0)
