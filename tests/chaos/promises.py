@@ -22,8 +22,8 @@ TURNS_AWAY: Mapping[Wish, tuple[str, ...]] = {
     "an answer": (*BREAKS, "prompt_builder", "input_guardrails", "inference_router", "nats_server"),
     "an embedding": ("edge_api", "embedder", "nats_server"),
 }
-"""Without them nobody gets in, or who was let in gets an error instead. Of the others no client sees anything:
-a replica's work goes on at the other one, a search without the embedder goes by words, records wait."""
+"""Without them nobody gets in, or who was let in gets an error instead. Of the others no client sees
+anything: a replica's work goes on at the other one, a search goes by words alone, records wait."""
 COMPARED = ("lost row", "tokens", "doubled", "bill")
 """Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
 

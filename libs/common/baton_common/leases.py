@@ -23,7 +23,7 @@ from baton_contracts.subjects import Service
 log = logging.getLogger(__name__)
 
 STOOD_STILL_SECONDS = 3 * LEASE_INTERVAL_SECONDS
-"""So late is our own look, or our own beat on its way back; well below the time after which others are lost."""
+"""So late is our own look, or our own beat on its way back; less than what makes others lost."""
 
 OnLost = Callable[[str], None]
 
