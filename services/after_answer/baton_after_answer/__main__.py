@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -36,10 +37,8 @@ _DATABASE_RETRY_SECONDS = 1.0
 def wire(settings: Settings) -> Wire:
     @asynccontextmanager
     async def wired(node: Node, bus: NatsBus) -> AsyncGenerator[None]:
-        in_thread = functools.partial(
-            asyncio.get_running_loop().run_in_executor,
-            ThreadPoolExecutor(1, thread_name_prefix="books"),  # the one thread that touches the database
-        )
+        in_thread = _one_thread("books")
+        in_sums_thread = _one_thread("books-sums")  # what takes long keeps no row waiting
         make_queue = functools.partial(ensure_queue, bus, settings.after_ack_wait_seconds)
         await make_queue()
         engine = open_engine(settings.resolved_database_url())
@@ -64,7 +63,13 @@ def wire(settings: Settings) -> Wire:
             retry_seconds=settings.after_retry_seconds,
             price_of=catalog_of(settings.home).price_of,
         )
-        desk = BooksDesk(books, barrier=barrier.wait, in_thread=in_thread, clock=node.clock)
+        desk = BooksDesk(
+            books,
+            barrier=barrier.wait,
+            in_thread=in_thread,
+            in_sums_thread=in_sums_thread,
+            clock=node.clock,
+        )
         node.add(
             Responder(
                 node,
@@ -92,6 +97,13 @@ def wire(settings: Settings) -> Wire:
             engine.dispose()
 
     return wired
+
+
+def _one_thread(name: str) -> Callable[..., Awaitable[Any]]:
+    """Runs what blocks, one after another."""
+    return functools.partial(
+        asyncio.get_running_loop().run_in_executor, ThreadPoolExecutor(1, thread_name_prefix=name)
+    )
 
 
 async def _bring_up_to_date(node: Node, engine: Engine) -> None:

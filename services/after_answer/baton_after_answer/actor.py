@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from baton_after_answer.books import Books, BooksAway
+from baton_after_answer.books import SUMS_SECONDS, Books, BooksAway, BooksSlow
 from baton_after_answer.usage_sums import Page, SumsAsked
 from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
@@ -18,7 +18,8 @@ InDatabaseThread = Callable[[Callable[[], BooksReply]], Awaitable[BooksReply]]
 
 
 class BooksDesk:
-    """`barrier` returns when everything stored before is committed; `in_thread` runs what blocks."""
+    """`barrier` returns when everything stored before is committed; `in_thread` runs what blocks,
+    `in_sums_thread` what blocks for long."""
 
     def __init__(
         self,
@@ -26,23 +27,28 @@ class BooksDesk:
         *,
         barrier: Callable[[], Awaitable[None]],
         in_thread: InDatabaseThread,
+        in_sums_thread: InDatabaseThread,
         clock: Clock,
     ) -> None:
         self._books = books
         self._clock = clock
         self._barrier = barrier
         self._in_thread = in_thread
+        self._in_sums_thread = in_sums_thread
 
     async def answer(self, _request_id: str, query: BooksQuery) -> BooksReply:
         _require_id(query)
         await self._barrier()
+        in_thread = self._in_sums_thread if query.kind == "usage_sums" else self._in_thread
         try:
-            return await self._in_thread(lambda: self._look_up(query))
+            return await in_thread(lambda: self._look_up(query))
         except BooksAway as error:
             text = f"The database of the books is away ({error}). Try again shortly."
-            raise RequestFailed(
-                ErrorBody(code="stop_unresponsive", message=text, stop="after_answer", retry_after_seconds=2)
-            ) from None
+        except BooksSlow:
+            text = f"Adding up takes longer than {SUMS_SECONDS:g} s. Ask for less: by `since` and `until`."
+        raise RequestFailed(
+            ErrorBody(code="stop_unresponsive", message=text, stop="after_answer", retry_after_seconds=2)
+        )
 
     def _look_up(self, query: BooksQuery) -> BooksReply:
         books, tenant_id, response_id = self._books, query.tenant_id, query.response_id or ""

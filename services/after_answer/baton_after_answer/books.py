@@ -1,10 +1,11 @@
-"""The books: rows in, answers out. Everything here blocks: it runs in the one database thread.
+"""The books: rows in, answers out. Everything here blocks: it runs in a database thread, sums in another.
 
 Owns the statements. Knows nothing of NATS. Each row has a natural key, so writing it again changes nothing.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.sql.dml import Insert
 
+from baton_after_answer.database import at_most
 from baton_after_answer.records import Row
 from baton_after_answer.schema import ledger, rejected, responses, turns
 from baton_after_answer.usage_sums import MAX_SUMS, Page, SumsAsked, sums_statement, usage_sum
@@ -38,12 +40,18 @@ MAX_USAGE_ROWS = 500
 MAX_TURNS = 500
 MAX_CHAIN = 64
 """Responses of one page of a chain."""
+SUMS_SECONDS = 8.0
+"""Of one page of sums: whoever asked waits no longer."""
 MAX_CONVERSATION_CHARACTERS = 200_000
 """A reply is one message of the bus, 1 MiB at most: the newest turns that fit are the answer."""
 
 
 class BooksAway(Exception):
     """The database can't be reached or can't take more now. Nothing was written; try again later."""
+
+
+class BooksSlow(Exception):
+    """Adding up took longer than SUMS_SECONDS."""
 
 
 class RowRefused(Exception):
@@ -179,8 +187,15 @@ class Books:
         return tuple(_usage_record(row) for row in self._rows(statement))
 
     def usage_sums(self, asked: SumsAsked, page: Page) -> tuple[tuple[UsageSum, ...], Page | None]:
-        """With the next page, if there is one."""
-        rows = self._rows(sums_statement(self._engine.dialect.name, asked, page))
+        """With the next page, if there is one. Raises BooksSlow."""
+        began = time.monotonic()
+        statement = sums_statement(self._engine.dialect.name, asked, page)
+        try:
+            with self._engine.connect() as connection, at_most(connection, SUMS_SECONDS):
+                rows = connection.execute(statement).mappings().all()
+        except DBAPIError as error:
+            is_slow = time.monotonic() - began >= SUMS_SECONDS
+            raise (BooksSlow if is_slow else BooksAway)(cause_of(error)) from None
         found = tuple(usage_sum(row) for row in rows[:MAX_SUMS])
         return found, page.next() if len(rows) > MAX_SUMS else None
 

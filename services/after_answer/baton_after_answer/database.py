@@ -6,6 +6,9 @@ Knows SQLite's and PostgreSQL's manners; knows nothing of what the tables mean.
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from sqlalchemy.engine import URL
 _MIGRATION_LOCK = 0x0BA70
 """Any number that all of Baton's processes agree on: PostgreSQL's advisory lock around migrations."""
 _SQLITE_BUSY_MILLISECONDS = 3000
+_SQLITE_STEPS_BETWEEN_LOOKS = 100_000
 
 
 def open_engine(url: URL) -> Engine:
@@ -48,6 +52,22 @@ def _open_sqlite(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+@contextmanager
+def at_most(connection: Connection, seconds: float) -> Generator[None]:
+    """A statement that takes longer fails with a DBAPIError."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL statement_timeout = {int(seconds * 1000)}"))
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    until = time.monotonic() + seconds
+    driver.set_progress_handler(lambda: time.monotonic() > until, _SQLITE_STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        driver.set_progress_handler(None, 0)
 
 
 def migrate(engine: Engine) -> None:

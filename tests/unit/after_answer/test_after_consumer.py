@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from baton_after_answer.actor import BooksDesk
-from baton_after_answer.books import BooksAway, Entry, RowRefused
+from baton_after_answer.actor import BooksDesk, InDatabaseThread
+from baton_after_answer.books import BooksAway, BooksSlow, Entry, RowRefused
 from baton_after_answer.consumer import Consumer
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_common.bus import BusMessage
@@ -216,8 +216,19 @@ async def _no_barrier() -> None:
     return
 
 
+def _desk(in_sums_thread: InDatabaseThread = _in_thread) -> BooksDesk:
+    books = _Books()
+    return BooksDesk(
+        books,  # type: ignore[arg-type]
+        barrier=_no_barrier,
+        in_thread=_in_thread,
+        in_sums_thread=in_sums_thread,
+        clock=Clock(),
+    )
+
+
 async def test_a_question_without_a_conversation_is_told_so() -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    desk = _desk()
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme"))
     assert (caught.value.error.code, caught.value.error.param) == (
@@ -227,22 +238,32 @@ async def test_a_question_without_a_conversation_is_told_so() -> None:
 
 
 async def test_a_question_while_the_database_is_away_is_a_503_with_a_time() -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    desk = _desk()
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery(kind="conversation", tenant_id="acme", conversation_id="c"))
     assert (caught.value.error.status, caught.value.error.retry_after_seconds) == (503, 2)
 
 
+async def test_sums_that_take_too_long_are_a_503_that_says_what_to_ask() -> None:
+    async def too_long(_: object) -> BooksReply:
+        raise BooksSlow
+
+    desk = _desk(in_sums_thread=too_long)
+    with pytest.raises(RequestFailed, match="Ask for less: by `since` and `until`") as caught:
+        await desk.answer("0" * 32, BooksQuery(kind="usage_sums", tenant_id="acme", by=("key",)))
+    assert caught.value.error.status == 503
+
+
 @pytest.mark.parametrize("kind", ["response", "response_chain", "delete_response"])
 async def test_a_question_without_a_response_is_told_so(kind: str) -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    desk = _desk()
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery.model_validate({"kind": kind, "tenant_id": "acme"}))
     assert caught.value.error.param == "response_id"
 
 
 async def test_a_page_that_no_answer_has_named_is_the_clients_mistake() -> None:
-    desk = BooksDesk(_Books(), barrier=_no_barrier, in_thread=_in_thread, clock=Clock())  # type: ignore[arg-type]
+    desk = _desk()
     with pytest.raises(RequestFailed) as caught:
         await desk.answer("0" * 32, BooksQuery(kind="usage_sums", tenant_id="acme", page="next"))
     assert (caught.value.error.status, caught.value.error.param) == (400, "page")
