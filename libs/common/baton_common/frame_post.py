@@ -34,12 +34,16 @@ class FramePost:
         self.num_streams = 0
         """Of those that may send now: one alone has nobody to wait for."""
 
-    async def send(self, subject: str, payload: bytes) -> None:
-        """The frame is out, or will be within a turn of the loop."""
+    async def send(self, subject: str, *payloads: bytes) -> None:
+        """The frames are out, or will be within a turn of the loop."""
         if self.num_streams <= 1 and not self._is_gathering:
-            await self._publish(subject, payload)
+            if len(payloads) == 1:
+                await self._publish(subject, payloads[0])
+            else:
+                await self._send_batch(subjects.batch_of(subject), [(subject, one) for one in payloads])
             return
-        self._gathered.setdefault(subjects.batch_of(subject), []).append((subject, payload))
+        gathered = self._gathered.setdefault(subjects.batch_of(subject), [])
+        gathered.extend((subject, payload) for payload in payloads)
         if not self._is_gathering:
             await self._gather()
 
@@ -58,13 +62,15 @@ class FramePost:
     async def _send_gathered(self) -> None:
         while self._gathered:
             batch_subject = next(iter(self._gathered))
-            frames = self._gathered.pop(batch_subject)
-            if len(frames) > 1 and self._read_batches(subjects.readers_of(batch_subject)):
-                for part in _parts(frames):
-                    await self._publish(batch_subject, join_frames(part))
-            else:
-                for subject, payload in frames:
-                    await self._publish(subject, payload)
+            await self._send_batch(batch_subject, self._gathered.pop(batch_subject))
+
+    async def _send_batch(self, batch_subject: str, frames: Sequence[tuple[str, bytes]]) -> None:
+        if len(frames) > 1 and self._read_batches(subjects.readers_of(batch_subject)):
+            for part in _parts(frames):
+                await self._publish(batch_subject, join_frames(part))
+        else:
+            for subject, payload in frames:
+                await self._publish(subject, payload)
 
     async def _publish(self, subject: str, payload: bytes) -> None:
         try:

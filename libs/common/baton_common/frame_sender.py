@@ -47,12 +47,20 @@ class FrameStream:
     async def send(self, frame: _F) -> _F:
         """Numbers `frame` and sends it, together with what other streams send at this moment. While the bus
         is away the frame is only kept: the receiver asks for it later."""
+        numbered = self._numbered(frame)
+        await self._post.send(self.subject, encode_frame(numbered))
+        return numbered
+
+    async def send_all(self, frames: Sequence[NumberedFrame]) -> None:
+        """The same, of several that are there together: they travel together."""
+        await self._post.send(self.subject, *(encode_frame(self._numbered(frame)) for frame in frames))
+
+    def _numbered(self, frame: _F) -> _F:
         numbered = frame.model_copy(
             update={"seq": self._next_seq, "sender": self.sender, "attempt": self.attempt}
         )
         self._next_seq += 1
         self._ring.append(numbered)
-        await self._post.send(self.subject, encode_frame(numbered))
         return numbered
 
     @property

@@ -7,6 +7,7 @@ while disconnected waits its whole time-out; a server that is too old ignores op
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -199,8 +200,10 @@ class NatsBus:
             async with asyncio.timeout(timeout):
                 while True:
                     try:
-                        await self.jetstream.publish(
-                            subject, payload, timeout=min(2.0, timeout), headers=headers
+                        _check_stored(
+                            await self._client.ask(
+                                subject, payload, timeout=min(2.0, timeout), headers=headers
+                            )
                         )
                     except nats.errors.MaxPayloadError as error:  # no later try will do
                         raise _refused(subject, error) from error
@@ -221,6 +224,12 @@ class NatsBus:
             except (nats.errors.Error, TimeoutError) as error:
                 log.debug("flush at close: %s", error)
             await self._client.close()
+
+
+def _check_stored(answer: bytes) -> None:
+    """Raises nats.js.errors.APIError for a stream's refusal."""
+    if b'"error"' in answer:
+        raise nats.js.errors.APIError.from_error(json.loads(answer)["error"])
 
 
 def _refused(subject: str, error: nats.errors.Error) -> BusError:

@@ -53,7 +53,9 @@ class StraightClient(Client):
             self._straight.pop(number, None)
             raise
 
-    async def ask(self, subject: str, payload: bytes, *, timeout: float) -> bytes:
+    async def ask(
+        self, subject: str, payload: bytes, *, timeout: float, headers: dict[str, str] | None = None
+    ) -> bytes:
         """The first answer. Raises nats.errors.NoRespondersError, TimeoutError, whatever `publish` raises."""
         if not self._answers_sid:
             await self._hear_answers()
@@ -63,7 +65,7 @@ class StraightClient(Client):
         self._answers[inbox] = answer
         timer = loop.call_later(timeout, _give_up, answer)
         try:
-            await self.publish(subject, payload, reply=inbox)
+            await self.publish(subject, payload, reply=inbox, headers=headers)
             return await answer
         finally:
             timer.cancel()

@@ -21,14 +21,15 @@ from baton_common.settings import load_settings
 from baton_contracts import subjects
 from baton_contracts.handoffs import GatewayHandoff
 from baton_contracts.heartbeats import REPLICA_HEARD_WITHIN_SECONDS
-from baton_llm_gateway.actor import CachePolicy, Gateway
+from baton_llm_gateway.actor import Gateway
 from baton_llm_gateway.books import Books
 from baton_llm_gateway.difficulty import shipped
 from baton_llm_gateway.likeness import EmbedderClient
 from baton_llm_gateway.model_choice import ModelChooser
 from baton_llm_gateway.other_servers import Providers
 from baton_llm_gateway.providers.connections import Connections, addresses
-from baton_llm_gateway.relay import RelayLimits
+from baton_llm_gateway.recall import CachePolicy, Recall
+from baton_llm_gateway.relay import RelayLimits, RelayParts
 from baton_llm_gateway.response_cache import ResponseCache
 from baton_llm_gateway.semantic_cache import SemanticCache
 from baton_llm_gateway.served_models import ServedModels
@@ -57,14 +58,18 @@ async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None,
         chooser=ModelChooser(
             catalog, served.ready, served.ever_seen, settings.long_question_characters, shipped()
         ),
-        cache=cache,
-        semantic=SemanticCache(cache, embedder.embed, max_bytes=int(settings.semantic_max_mb * 1024 * 1024)),
-        cache_policy=CachePolicy(settings.policy_version, settings.cache_sampled),
-        inbox=inbox,
+        recall=Recall(
+            cache,
+            SemanticCache(cache, embedder.embed, max_bytes=int(settings.semantic_max_mb * 1024 * 1024)),
+            CachePolicy(settings.policy_version, settings.cache_sampled),
+        ),
         outbox=outbox,
-        books=books,
-        limits=RelayLimits(settings.max_attempts, settings.stall_seconds),
-        providers=Providers(connections, TargetHealth(node.clock), outbox),
+        parts=RelayParts(
+            inbox,
+            books,
+            RelayLimits(settings.max_attempts, settings.stall_seconds),
+            Providers(connections, TargetHealth(node.clock), outbox),
+        ),
     )
     await inbox.start()
     await outbox.start()

@@ -4,63 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from baton_common.context import RequestContext
-from baton_common.frame_sender import FrameOutbox
+from baton_common.frame_sender import FrameOutbox, NumberedFrame
 from baton_contracts.envelope import Envelope
-from baton_contracts.frames import CACHED, Data, End, FinishReason, Prologue, Usage
+from baton_contracts.frames import CACHED, Data, End, FinishReason, Usage
 from baton_contracts.records import UsageRecord
+from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.response_cache import CachedAnswer
-from baton_llm_gateway.telling import way_out
 
 PIECE_CHARACTERS = 256
 
 
 async def send_cached(
-    ctx: RequestContext,
-    outbox: FrameOutbox,
-    answer: CachedAnswer,
-    *,
-    model: str,
-    guard: str | None,
-    citations: tuple[str, ...],
-    similarity: float | None = None,
+    errand: Errand, outbox: FrameOutbox, answer: CachedAnswer, similarity: float | None = None
 ) -> None:
     """`similarity`: of the question that it answered, where that is another one."""
-    request_id, gateway = ctx.request_id, ctx.node.instance
-    stream = outbox.open(way_out(ctx, guard), request_id, ctx.envelope.attempt, ctx.envelope.run_id)
+    stream = errand.open_stream(outbox)
     try:
-        await stream.send(
-            Prologue(
-                request_id=request_id,
-                sender=gateway,
-                seq=0,
-                model=model,
-                replica=CACHED,
-                gateway=gateway,
-                guard=guard or gateway,
-                cache="exact" if similarity is None else "semantic",
-                cache_similarity=similarity,
-                citations=citations,
-            )
-        )
-        for piece in _pieces(answer.reasoning):
-            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, reasoning=piece))
-        for piece in _pieces(answer.text):
-            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, text=piece))
-        if answer.tool_calls:
-            calls = answer.tool_calls
-            await stream.send(Data(request_id=request_id, sender=gateway, seq=0, tool_calls=calls))
-        await stream.send(
-            End(
-                request_id=request_id,
-                sender=gateway,
-                seq=0,
-                finish_reason=answer.finish_reason,
-                usage=answer.usage,
-            )
-        )
+        await stream.send_all(list(_frames(errand, answer, similarity)))
     finally:
         outbox.ended(stream)
+
+
+def _frames(errand: Errand, answer: CachedAnswer, similarity: float | None) -> Iterator[NumberedFrame]:
+    request_id, gateway = errand.ctx.request_id, errand.ctx.node.instance
+    cache = "exact" if similarity is None else "semantic"
+    yield errand.prologue(errand.choice.model, CACHED, cache=cache, similarity=similarity)
+    for piece in _pieces(answer.reasoning):
+        yield Data(request_id=request_id, sender=gateway, seq=0, reasoning=piece)
+    for piece in _pieces(answer.text):
+        yield Data(request_id=request_id, sender=gateway, seq=0, text=piece)
+    if answer.tool_calls:
+        yield Data(request_id=request_id, sender=gateway, seq=0, tool_calls=answer.tool_calls)
+    yield End(
+        request_id=request_id, sender=gateway, seq=0, finish_reason=answer.finish_reason, usage=answer.usage
+    )
 
 
 def _pieces(text: str) -> Iterator[str]:

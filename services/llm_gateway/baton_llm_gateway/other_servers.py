@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
-from baton_common.frame_sender import FrameOutbox, FrameStream
+from baton_common.frame_sender import FrameOutbox
 from baton_common.routes import Target
-from baton_contracts.frames import Prologue
-from baton_contracts.handoffs import GatewayHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.audience import Audience
+from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.last_errors import too_late
 from baton_llm_gateway.providers.call import ProviderCall
 from baton_llm_gateway.providers.connections import Connections
@@ -34,76 +32,47 @@ class Providers:
     outbox: FrameOutbox
 
 
+@dataclass(frozen=True)
 class OtherServers:
-    """`way` is the subject of the answer's frames; `guard` who filters them, or this process."""
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        handoff: GatewayHandoff,
-        guard: str,
-        way: str,
-        providers: Providers,
-        audience: Audience,
-        telling: Telling,
-        rows: RunRows,
-    ) -> None:
-        self._ctx = ctx
-        self._handoff = handoff
-        self._guard = guard
-        self._way = way
-        self._providers = providers
-        self._audience = audience
-        self._telling = telling
-        self._rows = rows
+    errand: Errand
+    audience: Audience
+    telling: Telling
+    rows: RunRows
+    providers: Providers
 
     async def call(self, attempt: Attempt, target: Target) -> None:
         """The attempt is over afterwards."""
-        if self._audience.is_gone():
+        if self.audience.is_gone():
             attempt.cancel()
             return
-        outbox, health = self._providers.outbox, self._providers.health
-        stream = outbox.open(self._way, self._ctx.request_id, attempt.number, self._ctx.envelope.run_id)
-        call = self._prepared(attempt, target, stream)
-        self._audience.wake = call.wake
-        self._audience.cancellation.holds_blocks = False
-        health.tried(target)
+        providers, cancellation = self.providers, self.errand.cancellation
+        stream = self.errand.open_stream(providers.outbox, attempt.number)
+        call = ProviderCall(
+            providers.connections,
+            target,
+            self.errand.handoff.chat,
+            self.errand.handoff.prompt,
+            attempt,
+            stream,
+            self.errand.prologue(attempt.model, target.name),
+            self.audience.all_are_gone,
+        )
+        self.audience.wake = call.wake
+        cancellation.holds_blocks = False
+        providers.health.tried(target)
         try:
             await call.run()
         except RequestFailed as failed:
             attempt.fail(failed.error)
         except asyncio.CancelledError:
-            attempt.fail(too_late())
-            await self._telling.guard(attempt)
+            if not attempt.over:
+                attempt.fail(too_late())
+                await self.telling.guard(attempt)
             raise
         finally:
-            self._audience.wake = None
-            self._audience.cancellation.holds_blocks = True
-            outbox.ended(stream)
+            self.audience.wake = None
+            cancellation.holds_blocks = True
+            providers.outbox.ended(stream)
             if attempt.replica:
-                self._rows.note_accepted(attempt)
-            health.learn(target, call.failure, answered=attempt.outcome == "finished")
-
-    def _prepared(self, attempt: Attempt, target: Target, stream: FrameStream) -> ProviderCall:
-        handoff, instance = self._handoff, self._ctx.node.instance
-        prologue = Prologue(
-            request_id=self._ctx.request_id,
-            sender=instance,
-            seq=0,
-            model=attempt.model,
-            replica=target.name,
-            gateway=instance,
-            guard=self._guard,
-            num_answers=handoff.chat.sampling.n,
-            citations=handoff.prompt.citations,
-        )
-        return ProviderCall(
-            self._providers.connections,
-            target,
-            handoff.chat,
-            handoff.prompt,
-            attempt,
-            stream,
-            prologue,
-            self._audience.all_are_gone,
-        )
+                self.rows.note_accepted(attempt)
+            providers.health.learn(target, call.failure, answered=attempt.outcome == "finished")

@@ -7,14 +7,15 @@ listening.py's, what follows it the itinerary's.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
-from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope
-from baton_contracts.handoffs import EngineWork, GatewayHandoff, RouteHandoff
+from baton_contracts.handoffs import EngineWork, RouteHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.audience import Audience
+from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.last_errors import too_late
 from baton_llm_gateway.listening import Listener, replica_lost
 from baton_llm_gateway.run_rows import RunRows
@@ -24,57 +25,44 @@ ROUTE_ACK_SECONDS = 2.0
 """The router's word comes after a replica's, for which it waits less than this."""
 
 
+@dataclass(frozen=True)
 class OwnReplicas:
-    """`guard` is where the frames go besides us."""
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        handoff: GatewayHandoff,
-        guard: str,
-        listener: Listener,
-        audience: Audience,
-        telling: Telling,
-        rows: RunRows,
-    ) -> None:
-        self._ctx = ctx
-        self._handoff = handoff
-        self._guard = guard
-        self._listener = listener
-        self._audience = audience
-        self._telling = telling
-        self._rows = rows
-        self._failed: list[str] = []
+    errand: Errand
+    audience: Audience
+    telling: Telling
+    rows: RunRows
+    listener: Listener
+    _failed: list[str] = field(default_factory=list[str])
 
     async def call(self, attempt: Attempt) -> None:
         """The attempt is over afterwards."""
-        if self._audience.cancellation.is_set:
+        if self.audience.is_cancelled:
             attempt.cancel()
             return
         replica = await self._accepted_by(attempt)
         if replica is None:
             return
         attempt.replica = replica
-        self._rows.note_accepted(attempt)
+        self.rows.note_accepted(attempt)
         if self._failed:
-            await self._telling.guard_of_successor(attempt)
-        if cancel := self._audience.cancellation.cancel:  # it did not reach the replica
-            self._telling.cancel_came_early = True
-            await self._telling.engine(cancel.reason, attempt.number)
+            await self.telling.guard_of_successor(attempt)
+        if cancel := self.errand.cancellation.cancel:  # it did not reach the replica
+            self.telling.cancel_came_early = True
+            await self.telling.engine(cancel.reason, attempt.number)
         await self._listen(attempt, replica)
-        if (cancel := self._audience.cancellation.cancel) and not attempt.confirmed:
-            await self._telling.engine(cancel.reason, attempt.number)  # it may have missed the first one
-        if attempt.lost_sight_of_us and await self._audience.client_is_gone():
+        if (cancel := self.errand.cancellation.cancel) and not attempt.confirmed:
+            await self.telling.engine(cancel.reason, attempt.number)  # it may have missed the first one
+        if attempt.lost_sight_of_us and await self.audience.client_is_gone():
             attempt.cancel()
         if attempt.error:
             self._failed.append(replica)
-            await self._telling.engine("superseded", attempt.number)
+            await self.telling.engine("superseded", attempt.number)
 
     async def _accepted_by(self, attempt: Attempt) -> str | None:
         """None: by nobody, and the attempt has failed."""
         try:
-            ack = await self._ctx.hand_on(
-                subjects.route(self._ctx.request_id),
+            ack = await self.errand.ctx.hand_on(
+                subjects.route(self.errand.ctx.request_id),
                 lambda envelope: self._route(envelope, attempt),
                 to="inference_router",
                 attempt=attempt.number,
@@ -86,20 +74,20 @@ class OwnReplicas:
             if failed.error.code != "stop_unresponsive":
                 attempt.fail(failed.error)
                 return None
-            if replica := self._listener.begun_by(attempt):  # the word was lost on its way, not the request
+            if replica := self.listener.begun_by(attempt):  # the word was lost on its way, not the request
                 return replica
             attempt.fail(failed.error)
             # A replica may take it all the same, even later: one that was frozen finds it in its inbox.
-            await self._telling.engine("superseded", attempt.number, never_heard=True)
+            await self.telling.engine("superseded", attempt.number, never_heard=True)
             return None
         return ack.instance
 
     async def _listen(self, attempt: Attempt, replica: str) -> None:
-        unwatch = self._ctx.node.leases.watch(
-            replica, lambda lost: self._listener.note(replica_lost(lost), attempt.number)
+        unwatch = self.errand.ctx.node.leases.watch(
+            replica, lambda lost: self.listener.note(replica_lost(lost), attempt.number)
         )
         try:
-            await self._listener.until_over(attempt)
+            await self.listener.until_over(attempt)
         except asyncio.CancelledError:
             await self._abandon(attempt)
             raise
@@ -108,13 +96,13 @@ class OwnReplicas:
 
     async def _abandon(self, attempt: Attempt) -> None:
         """The deadline passed, or this process ends: the engine stops, and its count is still wanted."""
-        await self._telling.engine("deadline", attempt.number)
-        await self._listener.last_word(attempt)
+        await self.telling.engine("deadline", attempt.number)
+        await self.listener.last_word(attempt)
         attempt.fail(too_late())
-        await self._telling.guard(attempt)
+        await self.telling.guard(attempt)
 
     def _route(self, envelope: Envelope, attempt: Attempt) -> RouteHandoff:
-        handoff, chat = self._handoff, self._handoff.chat
+        handoff, chat = self.errand.handoff, self.errand.handoff.chat
         return RouteHandoff(
             envelope=envelope,
             work=EngineWork(
@@ -127,8 +115,8 @@ class OwnReplicas:
                 resume_others=attempt.resumed[1:],
                 cache_salt=_cache_salt(envelope.tenant.tenant_id, chat.cache_salt),
             ),
-            gateway=self._ctx.node.instance,
-            guard=self._guard,
+            gateway=self.errand.ctx.node.instance,
+            guard=self.errand.guard,
             avoid_replicas=tuple(self._failed),
         )
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baton_common.context import RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameInbox
 from baton_contracts.errors import ErrorBody
-from baton_contracts.handoffs import GatewayHandoff
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.audience import Audience
 from baton_llm_gateway.books import Books
-from baton_llm_gateway.cancellation import Cancellation
+from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.itinerary import Itinerary, Leg
 from baton_llm_gateway.last_errors import final_error, lost_sight
 from baton_llm_gateway.listening import Listener, guard_lost
-from baton_llm_gateway.model_choice import Choice
 from baton_llm_gateway.other_servers import OtherServers, Providers
 from baton_llm_gateway.own_replicas import OwnReplicas
 from baton_llm_gateway.run_rows import RunRows
 from baton_llm_gateway.single_flight import Flight
-from baton_llm_gateway.telling import Telling, way_out
+from baton_llm_gateway.telling import Telling
 
 
 @dataclass(frozen=True)
@@ -35,46 +32,42 @@ class RelayLimits:
     stall_seconds: float
 
 
+@dataclass(frozen=True)
+class RelayParts:
+    """What a relay needs of the process."""
+
+    inbox: FrameInbox
+    books: Books
+    limits: RelayLimits
+    providers: Providers
+
+
 class Relay:
-    """Owned by the actor's task; `guard` is open and `queue` listens before the first attempt. Without a
+    """Owned by the actor's task; the guard is open and the queue listens before the first attempt. Without a
     guard the frames go straight to the edge: those of other servers only. `flight`: those who follow this
     call."""
 
     def __init__(
-        self,
-        ctx: RequestContext,
-        handoff: GatewayHandoff,
-        choice: Choice,
-        cancellation: Cancellation,
-        guard: str | None,
-        itinerary: Itinerary,
-        inbox: FrameInbox,
-        books: Books,
-        limits: RelayLimits,
-        providers: Providers,
-        flight: Flight | None = None,
+        self, errand: Errand, itinerary: Itinerary, parts: RelayParts, flight: Flight | None = None
     ) -> None:
-        self._ctx = ctx
-        self._choice = choice
-        self._cancellation = cancellation
-        self._guard = guard or ctx.node.instance
+        ctx = errand.ctx
+        self._errand = errand
         self._itinerary = itinerary
         self._flight = flight
-        self._queue = inbox.open(ctx.request_id)
+        self._queue = parts.inbox.open(ctx.request_id)
         self._queue.run_id = ctx.envelope.run_id
         listener = Listener(
             self._queue,
-            cancellation,
+            errand.cancellation,
             request_id=ctx.request_id,
             ourselves=ctx.node.instance,
-            stall_seconds=limits.stall_seconds,
+            stall_seconds=parts.limits.stall_seconds,
         )
-        way = way_out(ctx, guard)
-        audience = self._audience = Audience(ctx, cancellation, self._guard, listener, flight)
-        telling = self._telling = Telling(ctx, cancellation, way)
-        rows = self._rows = RunRows(ctx, books)
-        self._replicas = OwnReplicas(ctx, handoff, self._guard, listener, audience, telling, rows)
-        self._servers = OtherServers(ctx, handoff, self._guard, way, providers, audience, telling, rows)
+        audience = self._audience = Audience(errand, listener.note, flight)
+        telling = self._telling = Telling(errand)
+        rows = self._rows = RunRows(ctx, parts.books)
+        self._replicas = OwnReplicas(errand, audience, telling, rows, listener)
+        self._servers = OtherServers(errand, audience, telling, rows, parts.providers)
 
     async def run(self) -> Attempt:
         """The attempt that ended it; the guard has been told."""
@@ -92,8 +85,8 @@ class Relay:
         """What the edge must hear from us directly: the guard, our way there, is gone; or the engine stopped
         although nobody had cancelled, because it missed one of those who wait for the answer."""
         if self._audience.guard_is_lost:
-            return last.error or guard_lost(self._guard)
-        if last.outcome == "cancelled" and not self._cancellation.is_set:
+            return last.error or guard_lost(self._errand.guard)
+        if last.outcome == "cancelled" and not self._audience.is_cancelled:
             return lost_sight(last.replica or "")
         return None
 
@@ -108,7 +101,8 @@ class Relay:
             self._rows.book_last()
 
     async def _until_one_ends_it(self) -> Attempt:
-        attempt = Attempt(self._ctx.envelope.attempt, self._choice.model, self._ctx.node.clock.wall())
+        ctx, choice = self._errand.ctx, self._errand.choice
+        attempt = Attempt(ctx.envelope.attempt, choice.model, ctx.node.clock.wall())
         attempt.tee = self._flight.add if self._flight else None
         try:
             leg = self._itinerary.begin()
@@ -129,16 +123,15 @@ class Relay:
                 attempt.error = final
                 return attempt
             if following.model != leg.model:
-                reason = f"{self._choice.reason}; {leg.model}: {attempt.error.code}"
-                self._ctx.attributes["route_reason"] = reason
+                ctx.attributes["route_reason"] = f"{choice.reason}; {leg.model}: {attempt.error.code}"
             leg = following
-            if leg.pause and await self._cancellation.within(leg.pause):
+            if leg.pause and await self._errand.cancellation.within(leg.pause):
                 attempt.cancel()
                 return attempt
-            attempt = attempt.next(leg.model, self._ctx.node.clock.wall())
+            attempt = attempt.next(leg.model, ctx.node.clock.wall())
 
     async def _run_one(self, attempt: Attempt, leg: Leg) -> None:
-        with self._ctx.spans.span("attempt", attempt=attempt.number, model=leg.model) as span:
+        with self._errand.ctx.spans.span("attempt", attempt=attempt.number, model=leg.model) as span:
             if attempt.num_resumed:
                 span.set(resumed_tokens=attempt.num_resumed)
             if leg.target.is_local:

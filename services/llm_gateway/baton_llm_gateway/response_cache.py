@@ -48,13 +48,13 @@ def cache_key(*, tenant_id: str, model: str, prompt: Prompt, chat: ChatRequest, 
         policy_version,
         [_message(message) for message in prompt.messages],
         prompt.citations,
-        [tool.model_dump(mode="json") for tool in prompt.tools],
-        chat.tool_choice.model_dump(mode="json"),
+        [tool.model_dump_json() for tool in prompt.tools],
+        chat.tool_choice.model_dump_json(),
         prompt.template_variables,
         [prompt.rendering, prompt.token_ids, prompt.add_special_tokens],
-        chat.sampling.model_dump(mode="json"),
+        chat.sampling.model_dump_json(),
     ]
-    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _message(message: Message) -> list[object]:

@@ -1,30 +1,31 @@
 """What one request tells others of itself: an engine that its work is not wanted, the guard that another one
-goes on or that nothing more comes. Said when the bus is there, the last word once more behind an outage:
-whoever misses the rest finds out by silence, or by a lease. What is heard is listening.py's.
+goes on or that nothing more comes, the edge that the guard died behind the answer's end. Said when the bus is
+there, the last word once more behind an outage: whoever misses the rest finds out by silence, or by a lease.
+What is heard is listening.py's.
 """
 
 from __future__ import annotations
 
+import asyncio
+
 from baton_common.context import RequestContext
+from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel, Error, Held, encode_frame
+from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, LEASE_LOST_AFTER_SECONDS
 from baton_llm_gateway.attempt import Attempt
-from baton_llm_gateway.cancellation import Cancellation
-from baton_llm_gateway.listening import CANCELLED
+from baton_llm_gateway.errand import Errand
+from baton_llm_gateway.listening import CANCELLED, guard_lost
 
-
-def way_out(ctx: RequestContext, guard: str | None) -> str:
-    """The subject of an answer's frames: the guard's, or without one straight to the edge."""
-    if guard is None:
-        return subjects.reply(ctx.envelope.edge, ctx.request_id)
-    return subjects.frames(ctx.node.instance, guard, ctx.request_id)
+GUARD_WATCHED_SECONDS = LEASE_LOST_AFTER_SECONDS + 2 * LEASE_INTERVAL_SECONDS
+"""Past an answer's end. A guard that died then is found silent at the first beat behind its lease."""
 
 
 class Telling:
-    def __init__(self, ctx: RequestContext, cancellation: Cancellation, way: str) -> None:
-        self._ctx = ctx
-        self._cancellation = cancellation
-        self._way = way
+    def __init__(self, errand: Errand) -> None:
+        self._ctx = errand.ctx
+        self._cancellation = errand.cancellation
+        self._way = errand.way
         self.cancel_came_early = False
         """Before a replica had accepted: then the guard may have been opened after it, too."""
 
@@ -63,3 +64,14 @@ class Telling:
             usage=last.usage,
         )
         await self._ctx.tell_last(self._way, frame)
+
+
+def tell_if_lost(ctx: RequestContext, guard: str) -> None:
+    """A guard that died with a short answer in its hands is found out when that is over for us, and the edge,
+    which may not have heard of it yet, would wait. What comes behind an answer's end is heard by nobody."""
+
+    def on_lost(instance: str) -> None:
+        spawn(ctx.fail(guard_lost(instance)))
+
+    unwatch = ctx.node.leases.watch(guard, on_lost, on_closed=lambda _: None)
+    asyncio.get_running_loop().call_later(GUARD_WATCHED_SECONDS, unwatch)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import aiohttp
 import orjson
 
-from baton_common.frame_sender import FrameStream
+from baton_common.frame_sender import FrameStream, NumberedFrame
 from baton_common.routes import Target
 from baton_contracts.frames import Data, End, Prologue, Usage
 from baton_contracts.prompt import ChatRequest, Prompt
@@ -119,7 +119,6 @@ class ProviderCall:
                 await self._read_events(response)
             else:
                 self._reader.take_whole(orjson.loads(await self._whole_body(response)))
-                await self._send_pieces()
             if await self._finish():
                 await self._read_tail(response)
         finally:
@@ -136,17 +135,15 @@ class ProviderCall:
         return b"".join(pieces)
 
     async def _read_events(self, response: aiohttp.ClientResponse) -> None:
-        """Until `[DONE]`, or the end of the body."""
+        """Until `[DONE]`, or the end of the body. What came last is not sent yet."""
         events = EventReader()
-        is_done = False
-        while not is_done and (read := await response.content.readany()):
-            is_done = self._take(events.feed(read))
-            await self._send_pieces()
+        while read := await response.content.readany():
+            if self._take(events.feed(read)):
+                return
+            await self._send(self._added())
             if self._attempt.has_content:
                 self._expect(self._target.stall_seconds)
-        if not is_done:
-            self._take(events.close())
-            await self._send_pieces()
+        self._take(events.close())
 
     def _take(self, events: list[Event]) -> bool:
         """True: the answer said that it is over."""
@@ -157,22 +154,27 @@ class ProviderCall:
             self._reader.take({"error": chunk} if event.name == "error" else chunk)
         return False
 
-    async def _send_pieces(self) -> None:
+    def _added(self) -> list[NumberedFrame]:
+        """What came since the last call."""
+        frames: list[NumberedFrame] = []
         for piece in self._reader.pieces():
-            await self._begin()
             frame = _frame(self._prologue, piece)
             self._attempt.add(frame)
-            await self._stream.send(frame)
+            frames.append(frame)
         self._attempt.num_pieces = self._reader.num_tokens
+        return frames
 
-    async def _begin(self) -> None:
-        """Sends the prologue, unless it was, or is, on its way."""
-        if not self._has_begun:
-            self._has_begun = True
-            await self._stream.send(self._prologue)
-        elif self._early:
+    async def _send(self, frames: list[NumberedFrame]) -> None:
+        """Behind the prologue, which may be on its way already."""
+        if not frames:
+            return
+        if self._early:
             early, self._early = self._early, None
             await early
+        if not self._has_begun:
+            self._has_begun = True
+            frames = [self._prologue, *frames]
+        await self._stream.send_all(frames)
 
     def _begin_early(self) -> None:
         if not self._has_begun:
@@ -180,12 +182,12 @@ class ProviderCall:
             self._early = asyncio.create_task(self._stream.send(self._prologue))
 
     async def _finish(self) -> bool:
-        """False: the body ended before the answer did."""
-        reasons = self._reader.reasons
+        """False: the body ended before the answer did. What follows an answer waits until it is out."""
+        last, reasons = self._added(), self._reader.reasons
         if reasons is None:
+            await self._send(last)
             self._fail(broken(self._target, "closed the connection in the middle of its answer."))
             return False
-        await self._begin()
         end = End(
             request_id=self._prologue.request_id,
             sender=self._prologue.sender,
@@ -194,7 +196,9 @@ class ProviderCall:
             finish_reasons=reasons if len(reasons) > 1 else (),
             usage=self._usage(),
         )
-        self._attempt.end(await self._stream.send(end))
+        await self._send([*last, end])
+        self._attempt.end(end)
+        await asyncio.sleep(0)
         return True
 
     async def _give_up(self) -> None:
@@ -203,7 +207,6 @@ class ProviderCall:
             self._attempt.cancel()
             self._attempt.usage = self._usage() if self._attempt.replica else None
             return
-        await self._begin()
         end = End(
             request_id=self._prologue.request_id,
             sender=self._prologue.sender,
@@ -211,7 +214,8 @@ class ProviderCall:
             finish_reason="cancelled",
             usage=self._usage(),
         )
-        self._attempt.end(await self._stream.send(end))
+        await self._send([end])
+        self._attempt.end(end)
 
     def _fail(self, failure: Failure) -> None:
         self.failure = failure

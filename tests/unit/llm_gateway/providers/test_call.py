@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -33,10 +33,13 @@ class Sent:
         self.on_end: Callable[[], None] | None = None
 
     async def send(self, frame: Any) -> Any:
-        self.frames.append(frame)
-        if isinstance(frame, End) and self.on_end:
-            self.on_end()
+        await self.send_all([frame])
         return frame
+
+    async def send_all(self, frames: Sequence[Any]) -> None:
+        self.frames += frames
+        if isinstance(frames[-1], End) and self.on_end:
+            self.on_end()
 
     @property
     def ends(self) -> list[str]:
