@@ -36,8 +36,8 @@ class FrameBase(WireModel):
     seq: int = Field(ge=-1)
     run_id: str | None = Field(
         default=None,
-        description="Only in a frame that is said again behind an outage: by then its request's id may be "
-        "another run's.",
+        description="Only in a frame that is said late, again behind an outage or behind an answer's end: by "
+        "then its request's id may be another run's.",
     )
 
 
@@ -223,9 +223,9 @@ def decode_frame(payload: bytes) -> Held | Prologue | Data | End | Error:
 
 
 class FrameBatch(WireModel):
-    """Frames of several requests that were sent at one moment; each means what it means alone. The word
-    `batch` stands in the subject where a request's id stands else. Only for who says in its lease that it
-    reads them."""
+    """Frames that were sent at one moment, of one request or several; each means what it means alone. The
+    word `batch` stands in the subject where a request's id stands else. Only for who says in its lease that
+    it reads them."""
 
     frames: tuple[Frame, ...] = ()
 

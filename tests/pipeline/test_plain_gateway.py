@@ -43,6 +43,20 @@ async def test_streamed_and_whole_answers_and_the_ledger(nats_url: str, tmp_path
     assert {row.tenant.key_id for row in plain.rows} == {"dev"}
 
 
+async def test_an_answer_that_is_there_at_once_is_one_message(nats_url: str, tmp_path: Path) -> None:
+    subjects: list[str] = []
+    async with (
+        fake_provider(words) as provider,
+        plain_gateway(nats_url, tmp_path, catalog(("far", provider))) as plain,
+    ):
+        await plain.bus.subscribe("baton.v1.reply.*.*", lambda message: subjects.append(message.subject))
+        called = await plain.ask(temperature=0)
+        cached = await plain.ask(temperature=0)
+        await eventually(lambda: len(plain.rows) == 2)
+    assert (called.headers["x-baton-cache"], cached.headers["x-baton-cache"]) == ("none", "exact")
+    assert [subject.rpartition(".")[2] for subject in subjects] == ["batch", "batch"]
+
+
 async def test_the_cache_stays_on(nats_url: str, tmp_path: Path) -> None:
     async with (
         fake_provider(words) as provider,

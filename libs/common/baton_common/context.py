@@ -100,15 +100,20 @@ class RequestContext:
         except BusError as error:
             self.node.log.warning("edge not reached: %s", error)
 
-    async def fail(self, error: ErrorBody) -> None:
+    async def fail(self, error: ErrorBody, *, is_late: bool = False) -> None:
         """The request ends here, with this error for the client. If the sender still waits for the ack, it
-        gets the error instead. Where the bus is away, it is told when that is back: nobody else will."""
+        gets the error instead. Where the bus is away, it is told when that is back: nobody else will.
+        `is_late`: its id may be another run's by now, which must not take it for its own."""
         error = error if error.stop else error.model_copy(update={"stop": self.node.service})
         if self._acknowledge:
             self.acknowledge(Ack(verdict="refused", instance=self.node.instance, error=error))
             return
         frame = Error(
-            request_id=self.request_id, attempt=self.envelope.attempt, sender=self.node.instance, error=error
+            request_id=self.request_id,
+            attempt=self.envelope.attempt,
+            sender=self.node.instance,
+            error=error,
+            run_id=self.envelope.run_id if is_late else None,
         )
         await self.tell_last(self._edge_subject, frame)
 

@@ -1,4 +1,5 @@
-"""Frames on their way out: what several streams send within one turn of the event loop goes in one message.
+"""Frames on their way out: what several streams send within one turn of the event loop, and what one stream
+has at once, goes in one message.
 
 Owns who gathers and for how long (ADR 23). Knows no numbers and no ring buffers; a frame that the bus does
 not take is its stream's to send again.

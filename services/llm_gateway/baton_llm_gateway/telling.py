@@ -68,10 +68,11 @@ class Telling:
 
 def tell_if_lost(ctx: RequestContext, guard: str) -> None:
     """A guard that died with a short answer in its hands is found out when that is over for us, and the edge,
-    which may not have heard of it yet, would wait. What comes behind an answer's end is heard by nobody."""
+    which may not have heard of it yet, would wait. What comes behind an answer's end is heard by nobody, nor
+    by another run of the same request id."""
 
     def on_lost(instance: str) -> None:
-        spawn(ctx.fail(guard_lost(instance)))
+        spawn(ctx.fail(guard_lost(instance), is_late=True))
 
     unwatch = ctx.node.leases.watch(guard, on_lost, on_closed=lambda _: None)
     asyncio.get_running_loop().call_later(GUARD_WATCHED_SECONDS, unwatch)

@@ -22,6 +22,7 @@ from baton_contracts.frames import Data
 ENGINE, GATEWAY, GUARD = "engine_worker-1", "llm_gateway-1", "output_guardrails-1"
 RIDS = ["a" * 32, "b" * 32, "c" * 32]
 BATCH = f"baton.v1.frames.{GATEWAY}.{GUARD}.batch"
+SUBJECT = f"baton.v1.frames.{GATEWAY}.{GUARD}.{RIDS[0]}"
 
 
 def data(rid: str, text: str) -> Data:
@@ -81,7 +82,27 @@ async def test_a_lone_stream_waits_for_nobody() -> None:
     with pytest.raises(StopIteration):
         sending.send(None)  # not one turn of the loop
     await asyncio.sleep(0)
-    assert [message.subject for message in bench.messages] == [f"baton.v1.frames.{GATEWAY}.{GUARD}.{RIDS[0]}"]
+    assert [message.subject for message in bench.messages] == [SUBJECT]
+
+
+@pytest.mark.parametrize(("readers", "messages"), [({GUARD, GATEWAY}, [BATCH]), (set[str](), [SUBJECT] * 3)])
+async def test_what_a_stream_has_at_once_is_one_message(readers: set[str], messages: list[str]) -> None:
+    bench = await Bench(readers=readers).start(RIDS[:1])
+    sending = bench.streams[RIDS[0]].send_all([data(RIDS[0], text) for text in ("one ", "two ", "three")])
+    with pytest.raises(StopIteration):
+        sending.send(None)  # not one turn of the loop
+    await asyncio.sleep(0)
+    assert [message.subject for message in bench.messages] == messages
+    assert await bench.heard(3) == [{RIDS[0]: "one two three"}] * 2
+
+
+async def test_several_streams_that_have_several_frames_each_share_one_message() -> None:
+    bench = await Bench().start()
+    frames = {rid: [data(rid, "one "), data(rid, "two")] for rid in RIDS}
+    await asyncio.gather(*(bench.streams[rid].send_all(frames[rid]) for rid in RIDS))
+    await asyncio.sleep(0)
+    assert [message.subject for message in bench.messages] == [BATCH]
+    assert await bench.heard(2) == [dict.fromkeys(RIDS, "one two")] * 2
 
 
 async def test_streams_that_have_ended_are_waited_for_no_more() -> None:
