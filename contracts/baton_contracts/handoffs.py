@@ -38,6 +38,11 @@ class Handoff(WireModel):
         name the one who takes it."""
         return True
 
+    @property
+    def is_answered_to_sender(self) -> bool:
+        """Whoever hands it on gets the answer, too: the ack may come with its first frames."""
+        return False
+
 
 class PromptHandoff(Handoff):
     """edge → prompt builder, on `prompt.RID`."""
@@ -73,6 +78,10 @@ class GatewayHandoff(Handoff):
     @property
     def is_news_to_edge(self) -> bool:
         return not self.plain
+
+    @property
+    def is_answered_to_sender(self) -> bool:
+        return self.plain
 
 
 class GuardOutHandoff(Handoff):

@@ -232,3 +232,49 @@ async def test_what_is_said_to_a_socket_that_closed_unnoticed_is_sent_behind_the
             server.start()
             await connections.found()
             await eventually(lambda: heard == [b"said"])
+
+
+async def test_what_may_wait_travels_with_what_is_sent_next_and_before_it(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus, connected(url) as other:
+            await bus.subscribe("words", lambda message: heard.append(message.payload))
+            writes = writes_of(other)
+            await other.publish("words", b"note", within=3600.0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not writes
+            await other.publish("words", b"answer")
+            await eventually(lambda: len(heard) == 2)
+    assert (heard, len(writes)) == ([b"note", b"answer"], 1)
+
+
+async def test_what_may_wait_goes_by_itself_when_its_time_is_over(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    with running_nats_server(tmp_path) as url:
+        async with connected(url) as bus:
+            await bus.subscribe("words", lambda message: heard.append(message.payload))
+            async with connected(url) as other:
+                await other.publish("words", b"late", within=3600.0)
+                await other.publish("words", b"early", within=0.001)
+                await eventually(lambda: len(heard) == 2)
+                await other.publish("words", b"last", within=3600.0)
+            await eventually(lambda: len(heard) == 3)  # whoever closes leaves nothing behind
+    assert heard == [b"late", b"early", b"last"]
+
+
+def writes_of(bus: NatsBus) -> list[Any]:
+    """Each write of messages on "words" to its socket from here on."""
+    transport = bus._client._transport
+    assert isinstance(transport, TcpTransport)
+    writer = cast(asyncio.StreamWriter, transport._io_writer)
+    writes: list[Any] = []
+    through = writer.writelines
+
+    def writelines(parts: Any) -> None:
+        if any(b"words" in part for part in parts):  # and not a ping
+            writes.append(parts)
+        through(parts)
+
+    writer.writelines = writelines
+    return writes

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton_common.bus import BusMessage
-from baton_common.context import RequestContext
+from baton_common.context import NOTE_SECONDS, RequestContext
 from baton_common.errors import RequestFailed
 from baton_common.intake import InboxLimits, Intake
 from baton_common.logs import request_id_var
@@ -130,9 +130,9 @@ class Actor(Intake, Generic[H]):
     def _refusal(self, error: ErrorBody) -> Ack:
         return Ack(verdict="refused", instance=self._node.instance, error=error)
 
-    def _answer(self, reply: str, ack: Ack) -> None:
+    def _answer(self, reply: str, ack: Ack, within: float = 0.0) -> None:
         if reply:
-            spawn(self._node.bus.publish(reply, ack.encode()))
+            spawn(self._node.bus.publish(reply, ack.encode(), within=within))
 
     def _take(self, handoff: H, reply: str) -> _Baton[H]:
         node = self._node
@@ -146,7 +146,8 @@ class Actor(Intake, Generic[H]):
         if self._ack_by_handler:
             context.bind_acknowledge(lambda ack: self._answer(reply, ack))
         else:
-            self._answer(reply, Ack(verdict="held", instance=node.instance))
+            within = NOTE_SECONDS if handoff.is_answered_to_sender else 0.0
+            self._answer(reply, Ack(verdict="held", instance=node.instance), within)
         baton = _Baton(context, handoff, now)
         self._held[envelope.request_id] = baton
         return baton

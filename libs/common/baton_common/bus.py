@@ -43,8 +43,9 @@ class Bus(Protocol):
         """Calls it each time the bus was lost and has been found again, for as long as the bus lives."""
         ...
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
-        """At most once. Raises BusUnavailable when not connected."""
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
+        """At most once. `within`: it may wait so many seconds for what this process publishes next, and
+        travels with that. Raises BusUnavailable when not connected."""
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout: float) -> bytes:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 BuildHandoff = Callable[[Envelope], WireModel]
 
+NOTE_SECONDS = 0.003
+"""A note of who holds a request may wait so long for what its stop sends next: it is for those who watch over
+it, and nobody goes on because of it."""
 BUS_AWAY_PAUSE_SECONDS = 0.1
 
 
@@ -96,7 +99,7 @@ class RequestContext:
         """Tells the edge who holds the baton now, so it knows whose silence to watch."""
         note = Held(request_id=self.request_id, sender=self.node.instance, stop=self.node.service)
         try:
-            await self.node.bus.publish(self._edge_subject, encode_frame(note))
+            await self.node.bus.publish(self._edge_subject, encode_frame(note), within=NOTE_SECONDS)
         except BusError as error:
             self.node.log.warning("edge not reached: %s", error)
 

@@ -93,7 +93,7 @@ class MemoryBus:
             loop.call_soon(receiver.on_message, message)
         return len(receivers)
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         if not self.online:
             raise BusUnavailable(subject)
         self._deliver(BusMessage(subject, payload, reply))

@@ -129,11 +129,11 @@ class NatsBus:
     def when_back(self, call: Callable[[], None]) -> None:
         self._back.listeners.append(call)
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         if not self._client.is_connected:
             raise BusUnavailable(subject)
         try:
-            await self._client.publish(subject, payload, reply=reply)
+            await self._client.publish_within(within, subject, payload, reply)
         except nats.errors.Error as error:
             raise _refused(subject, error) from error
 

@@ -41,6 +41,16 @@ class StraightClient(Client):
         self._numbers = itertools.count(1)
         self._asking = asyncio.Lock()
         self._write_comes = False
+        self._patience = 0.0
+        self._latest_write: asyncio.TimerHandle | None = None
+
+    async def publish_within(self, seconds: float, subject: str, payload: bytes, reply: str = "") -> None:
+        """Like `publish`, but it may wait so long for what is published next, to share its write."""
+        self._patience = seconds
+        try:
+            await self.publish(subject, payload, reply=reply)  # nothing else runs before it asks for a flush
+        finally:
+            self._patience = 0.0
 
     async def subscribe_straight(self, subject: str, deliver: Deliver, *, queue: str = "") -> Subscription:
         """Like `subscribe` with a callback, without its queue and its task: messages are delivered serially,
@@ -117,12 +127,28 @@ class StraightClient(Client):
             return await super()._flush_pending(force_flush)
         if self._write_comes:
             return None
+        if self._patience:
+            self._write_until(asyncio.get_running_loop().time() + self._patience)
+            return None
         self._write_comes = True
         asyncio.get_running_loop().call_soon(self._write_pending)
         return None
 
+    def _write_until(self, latest: float) -> None:
+        timer = self._latest_write
+        if timer and timer.when() <= latest:
+            return
+        if timer:
+            timer.cancel()
+        self._latest_write = asyncio.get_running_loop().call_at(latest, self._write_pending)
+
     def _write_pending(self) -> None:
         self._write_comes = False
+        if self._latest_write:
+            self._latest_write.cancel()
+            self._latest_write = None
+        if not self._pending:
+            return
         writer = self._free_writer()
         if writer is None:  # the connection broke meanwhile, or the socket is full
             spawn(self._flush_pending())

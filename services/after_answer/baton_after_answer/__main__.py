@@ -58,6 +58,7 @@ def wire(settings: Settings) -> Wire:
             clock=node.clock,
             write=lambda entry: in_thread(books.write, entry),
             publish_spans=node.span_post.send,
+            asked=barrier.asked,
             on_commit=barrier.note_commit,
             ensure_queue=make_queue,
             retry_seconds=settings.after_retry_seconds,

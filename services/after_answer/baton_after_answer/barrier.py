@@ -27,6 +27,12 @@ class CommitBarrier:
         self._bus = bus
         self._seconds = seconds
         self._progress = asyncio.Event()
+        self._num_waiting = 0
+        self._is_asked = asyncio.Event()
+
+    async def asked(self) -> None:
+        """Returns while somebody waits, or once somebody does."""
+        await self._is_asked.wait()
 
     def note_commit(self) -> None:
         """Wakes those who wait; only makes them quicker."""
@@ -36,6 +42,8 @@ class CommitBarrier:
     async def wait(self) -> None:
         """Raises RequestFailed (503) when the records are not written in time, or the queue can't be asked:
         an answer from old books would be a wrong one."""
+        self._num_waiting += 1
+        self._is_asked.set()
         try:
             await self._until_passed()
         except BusError as error:
@@ -43,6 +51,10 @@ class CommitBarrier:
             raise RequestFailed(
                 ErrorBody(code="bus_unavailable", message=text, stop="after_answer", retry_after_seconds=1)
             ) from None
+        finally:
+            self._num_waiting -= 1
+            if not self._num_waiting:
+                self._is_asked.clear()
 
     async def _until_passed(self) -> None:
         state = await stream_state(self._bus, STREAM_AFTER)

@@ -24,9 +24,9 @@ from baton_contracts.spans import SpanBatch
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.01
-"""Ledger rows alone, for which nobody waits, wait for the next ones and for their answer's conversation: they
-share a commit."""
+GATHER_SECONDS = 0.1
+"""Ledger rows alone wait so long for the next ones and for their answer's conversation, to share a commit,
+unless somebody asks the books."""
 
 Write = Callable[[Entry], Awaitable[None]]
 PublishSpans = Callable[[SpanBatch], Awaitable[None]]
@@ -59,16 +59,19 @@ class Consumer:
         clock: Clock,
         write: Write,
         publish_spans: PublishSpans,
+        asked: Callable[[], Awaitable[None]],
         on_commit: Callable[[], None],
         ensure_queue: Callable[[], Awaitable[None]],
         retry_seconds: float,
         price_of: PriceOf,
     ) -> None:
+        """`asked` returns when somebody waits for what is in the queue."""
         self._inbox = inbox
         self._instance = instance
         self._clock = clock
         self._write = write
         self._publish_spans = publish_spans
+        self._asked = asked
         self._on_commit = on_commit
         self._ensure_queue = ensure_queue
         self._retry_seconds = retry_seconds
@@ -82,10 +85,7 @@ class Consumer:
         try:
             while not self._inbox.closed:
                 if batch := await self._inbox.next_batch():
-                    if all(".after.usage." in delivery.subject for delivery in batch):
-                        await asyncio.sleep(GATHER_SECONDS)
-                        batch += self._inbox.take()
-                    await self.settle(batch)
+                    await self.settle(await self._gathered(batch))
                 elif not self._inbox.closed:
                     await self._look_after_queue()
         finally:
@@ -95,6 +95,18 @@ class Consumer:
         """The batch in hand is finished, the rest goes back to the queue."""
         await self._inbox.close()
         await self._idle.wait()
+
+    async def _gathered(self, batch: list[Delivery]) -> list[Delivery]:
+        """With what comes while nobody asks for any of it."""
+        is_full = len(batch) >= self._inbox.batch
+        if is_full or not all(".after.usage." in delivery.subject for delivery in batch):
+            return batch
+        try:
+            async with asyncio.timeout(GATHER_SECONDS):
+                await self._asked()
+        except TimeoutError:
+            log.debug("nobody asked")
+        return batch + self._inbox.take()
 
     async def settle(self, batch: Sequence[Delivery]) -> None:
         """Decides the fate of each message of `batch`."""

@@ -64,7 +64,8 @@ class PullInbox:
         self._bus = bus
         self._next = f"{API}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = f"{inbox_prefix}.pull.{secrets.token_hex(8)}"
-        self._batch = batch
+        self.batch = batch
+        """How many are taken at once, at most."""
         self._arrived: deque[Delivery] = deque()
         self._news = asyncio.Event()
         self._owed = 0
@@ -92,7 +93,7 @@ class PullInbox:
 
     def take(self) -> list[Delivery]:
         """What has arrived by now, up to a batch."""
-        size = min(self._batch, len(self._arrived))
+        size = min(self.batch, len(self._arrived))
         return [self._arrived.popleft() for _ in range(size)]
 
     async def close(self) -> None:
@@ -120,14 +121,14 @@ class PullInbox:
             return
 
     async def _ask(self) -> None:
-        body = {"batch": self._batch, "expires": nanoseconds(_EXPIRES_SECONDS)}
+        body = {"batch": self.batch, "expires": nanoseconds(_EXPIRES_SECONDS)}
         self._asked_at = time.monotonic()
         try:
             await self._bus.publish(self._next, json.dumps(body).encode(), reply=self._inbox)
         except BusError:
             self._owed = 0
         else:
-            self._owed = self._batch
+            self._owed = self.batch
 
     def _on_message(self, message: BusMessage) -> None:
         if message.reply.startswith("$JS.ACK."):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -73,3 +74,18 @@ async def test_books_that_do_not_catch_up_are_a_503_that_says_how_far_behind() -
     with pytest.raises(RequestFailed, match="3 records behind") as caught:
         await CommitBarrier(server.bus, 0.05).wait()
     assert (caught.value.error.status, caught.value.error.stop) == (503, "after_answer")
+
+
+async def test_who_writes_knows_while_somebody_waits() -> None:
+    server = await _server((1, 7, 7), (1, 7, 7), (0, 8, 7))
+    barrier = CommitBarrier(server.bus, 1.0)
+    asked = asyncio.create_task(barrier.asked())
+    await asyncio.sleep(0)
+    assert not asked.done()
+    waiting = asyncio.create_task(barrier.wait())
+    await asked
+    assert not waiting.done()
+    await waiting
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await barrier.asked()

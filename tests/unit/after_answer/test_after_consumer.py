@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from baton_after_answer import consumer as consumer_module
 from baton_after_answer.actor import BooksDesk, InDatabaseThread
 from baton_after_answer.books import BooksAway, BooksSlow, Entry, RowRefused
 from baton_after_answer.consumer import Consumer
@@ -37,6 +38,7 @@ class Desk:
     fail: list[Exception] = field(default_factory=list)
     bad_models: set[str] = field(default_factory=set)
     written: list[Entry] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def build(self, batch: int = 10) -> Consumer:
         await self.bus.subscribe("$JS.ACK.>", self._on_ack)
@@ -49,6 +51,7 @@ class Desk:
             clock=HandClock(2000.0).clock,
             write=self._write,
             publish_spans=self._publish_spans,
+            asked=self._until_asked,
             on_commit=lambda: self.events.append("noted"),
             ensure_queue=self._ensure_queue,
             retry_seconds=2.0,
@@ -71,6 +74,9 @@ class Desk:
 
     async def _publish_spans(self, batch: SpanBatch) -> None:
         self.spans.append(batch)
+
+    async def _until_asked(self) -> None:
+        await self.asked.wait()
 
     async def _ensure_queue(self) -> None:
         self.events.append("queue made")
@@ -282,22 +288,60 @@ async def test_a_row_without_a_cost_gets_the_catalogs_and_a_cached_answer_costs_
     assert [row["cost_picos"] for row in desk.written[0].ledger] == [5, 960_000, 0, 0]
 
 
+class _Arriving(PullInbox):
+    """First one delivery, then what has come since."""
+
+    def __init__(self, desk: Desk, first: Delivery, *later: Delivery, batch: int = 10) -> None:
+        super().__init__(desk.bus, stream="AFTER", consumer="a", inbox_prefix="_INBOX_x", batch=batch)
+        self._first, self._later = [first], list(later)
+
+    async def next_batch(self) -> list[Delivery]:
+        if not self._first:
+            await self.close()
+            return []
+        return [self._first.pop()]
+
+    def take(self) -> list[Delivery]:
+        return self._later
+
+
+async def _commits(desk: Desk, inbox: PullInbox) -> list[str]:
+    consumer = await desk.build()
+    consumer._inbox = inbox  # pyright: ignore[reportPrivateUsage]
+    async with asyncio.timeout(5):
+        await consumer.run()
+    return [event for event in desk.events if event.startswith("commit")]
+
+
 async def test_a_ledger_row_waits_for_its_conversation_and_shares_its_commit() -> None:
     desk = Desk()
-    consumer = await desk.build()
-    waiting = [desk.delivery(usage_record(), 1)]
-    gathered = [desk.delivery(conversation_record(), 2)]
+    inbox = _Arriving(desk, desk.delivery(usage_record(), 1), desk.delivery(conversation_record(), 2))
+    assert await _commits(desk, inbox) == ["commit 1+1+0"]
 
-    class Inbox(PullInbox):
-        async def next_batch(self) -> list[Delivery]:
-            if not waiting:
-                await self.close()
-                return []
-            return [waiting.pop()]
 
-        def take(self) -> list[Delivery]:
-            return [gathered.pop()]
+@pytest.fixture
+def long_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_module, "GATHER_SECONDS", 3600.0)
 
-    consumer._inbox = Inbox(desk.bus, stream="AFTER", consumer="a", inbox_prefix="_INBOX_x", batch=10)  # pyright: ignore[reportPrivateUsage]
-    await consumer.run()
-    assert [event for event in desk.events if event.startswith("commit")] == ["commit 1+1+0"]
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_ledger_rows_are_written_at_once_when_somebody_asks_the_books() -> None:
+    desk = Desk()
+    inbox = _Arriving(desk, desk.delivery(usage_record(), 1), desk.delivery(usage_record(), 2))
+    running = asyncio.create_task(_commits(desk, inbox))
+    await asyncio.sleep(0)
+    assert not desk.written
+    desk.asked.set()
+    assert await running == ["commit 2+0+0"]
+
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_a_full_batch_waits_for_nothing_nor_does_what_others_may_read() -> None:
+    desk = Desk()
+    assert await _commits(desk, _Arriving(desk, desk.delivery(usage_record(), 1), batch=1)) == [
+        "commit 1+0+0"
+    ]
+    other = Desk()
+    assert await _commits(other, _Arriving(other, other.delivery(conversation_record(), 1))) == [
+        "commit 0+1+0"
+    ]

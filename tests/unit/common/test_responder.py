@@ -21,7 +21,7 @@ Answer = Callable[[str, EmbedQuery], Awaitable[EmbedReply]]
 class NarrowBus(MemoryBus):
     """Refuses answers of more than a thousand bytes, as NATS refuses what is over its payload limit."""
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         if len(payload) > 1000:
             raise BusError(subject, "maximum payload exceeded")
         await super().publish(subject, payload, reply=reply)

@@ -29,7 +29,7 @@ class LossyBus(MemoryBus):
         super().__init__()
         self.lost = asyncio.Event()
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         try:
             await super().publish(subject, payload, reply=reply)
         except BusUnavailable:

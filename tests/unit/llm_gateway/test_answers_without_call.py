@@ -35,7 +35,7 @@ class FullBus(MemoryBus):
 
     is_waited_for = False
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         del subject, payload, reply
         self.is_waited_for = True
         await asyncio.Event().wait()
