@@ -47,7 +47,7 @@ class SpanPost:
         self._kept_bytes = 0
         self.num_dropped = 0
         """Batches, of one request each, that nobody will read."""
-        bus.when_back(lambda: spawn(self._store_kept()))
+        bus.when_back(self._on_back)
 
     async def send(self, batch: SpanBatch) -> None:
         """Raises nothing: where the bus is away they go out when it is back."""
@@ -65,6 +65,9 @@ class SpanPost:
             return
         message_id = f"{batch.request_id}-{batch.spans[0].span_id}"
         self._keep([_Batch(self._clock.monotonic(), subject, message_id, payload, is_sent)])
+
+    def _on_back(self) -> None:
+        spawn(self._store_kept())
 
     def _keep(self, batches: Iterable[_Batch]) -> None:
         for batch in batches:

@@ -119,7 +119,7 @@ async def test_a_second_outage_in_the_middle_loses_nothing(monkeypatch: pytest.M
 async def test_what_the_bus_refuses_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
 
-    async def too_large(subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def too_large(subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         raise BusError(subject, "maximum payload exceeded")
 
     monkeypatch.setattr(rig.bus, "publish", too_large)
