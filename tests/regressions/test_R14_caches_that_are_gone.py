@@ -50,7 +50,7 @@ def lose_one(worker: Running) -> list[bytes]:
     lost: list[bytes] = []
     publish = worker.bus.publish
 
-    async def losing(subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def losing(subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         if subject == subjects.kv(worker.instance) and not lost:
             lost.append(payload)
         else:
