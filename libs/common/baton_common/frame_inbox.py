@@ -116,6 +116,10 @@ class FrameQueue:
         yield from self._ordered
         yield from self._arrived
 
+    async def grows(self, seconds: float) -> bool:
+        """Waits for one more, and leaves it here. False: none came. Nobody else may be waiting."""
+        return await self._arrival.within(seconds)
+
     def _accept(self, frame: AnyFrame) -> bool:
         """Puts `frame` into order if it is the next one; False if frames before it are missing."""
         if frame.seq < 0:

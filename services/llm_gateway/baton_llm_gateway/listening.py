@@ -22,6 +22,8 @@ LAST_WORD_SECONDS = 2.0
 """How long a cancelled engine may take to say what it had used."""
 PROBE_SECONDS = 1.0
 """A replica silent for this long is asked whether we missed something; one that is gone is found so."""
+BEGINS_SECONDS = 0.5
+"""How long a replica that may have taken an attempt is waited for, once we are told that nobody knows."""
 CANCELLED = ErrorBody(code="client_closed_request", message="The request was cancelled.", stop="llm_gateway")
 
 
@@ -58,8 +60,17 @@ class Listener:
             Error(request_id=self._request_id, attempt=attempt, sender=self._ourselves, error=error)
         )
 
-    def begun_by(self, attempt: Attempt) -> str | None:
-        """The replica of which frames of this attempt have arrived, before anybody listened to them."""
+    async def begun_by(self, attempt: Attempt) -> str | None:
+        """The replica of which frames of this attempt have arrived, before anybody listened to them, or come
+        in a moment: a bus that stood still delivers at once what waited, and in no order."""
+        give_up_at = asyncio.get_running_loop().time() + BEGINS_SECONDS
+        while (replica := self._sender_of(attempt)) is None:
+            rest = give_up_at - asyncio.get_running_loop().time()
+            if rest <= 0 or not await self._queue.grows(rest):
+                return None
+        return replica
+
+    def _sender_of(self, attempt: Attempt) -> str | None:
         return next(
             (
                 frame.sender

@@ -74,7 +74,7 @@ class OwnReplicas:
             if failed.error.code != "stop_unresponsive":
                 attempt.fail(failed.error)
                 return None
-            if replica := self.listener.begun_by(attempt):  # the word was lost on its way, not the request
+            if replica := await self.listener.begun_by(attempt):  # the word was lost, not the request
                 return replica
             attempt.fail(failed.error)
             # A replica may take it all the same, even later: one that was frozen finds it in its inbox.

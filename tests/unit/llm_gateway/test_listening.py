@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from baton_common.frame_inbox import FrameInbox
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
@@ -135,17 +137,28 @@ async def test_a_cancel_of_one_attempt_is_not_a_cancel_of_the_request() -> None:
     assert await cancellation.within(0.0)
 
 
-async def test_who_began_an_attempt_is_known_before_anybody_listens() -> None:
+async def test_who_began_an_attempt_is_known_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton_llm_gateway.listening.BEGINS_SECONDS", 0.05)
     ear = Ear()
     ear.attempt = Attempt(2, "m", 0.0)
     ear.listener.note(CANCELLED, attempt=2)
     await ear.hears(data(3, sender="engine_worker-0", attempt=1))
     await asyncio.sleep(0)  # delivered
-    assert ear.listener.begun_by(ear.attempt) is None
+    assert await ear.listener.begun_by(ear.attempt) is None
 
     of_second = {"attempt": 2}
     await ear.hears(prologue().model_copy(update=of_second), end(1).model_copy(update=of_second))
     await asyncio.sleep(0)  # delivered
-    assert ear.listener.begun_by(ear.attempt) == REPLICA
+    assert await ear.listener.begun_by(ear.attempt) == REPLICA
     ear.attempt.replica = REPLICA
+    assert (await ear.until_over()).outcome == "finished"
+
+
+async def test_who_began_an_attempt_of_which_nobody_knows_is_found_though_its_frames_come_later() -> None:
+    ear = Ear()
+    found = asyncio.create_task(ear.listener.begun_by(ear.attempt))
+    await asyncio.sleep(0)
+    ear.listener.note(CANCELLED)
+    await ear.hears(prologue(), data(1), end(2))
+    assert await found == REPLICA
     assert (await ear.until_over()).outcome == "finished"
