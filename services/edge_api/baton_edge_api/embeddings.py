@@ -16,7 +16,6 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from baton_common.errors import RequestFailed
-from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
@@ -28,6 +27,7 @@ from baton_contracts.records import Outcome, UsageRecord
 from baton_edge_api.actor import Desk
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList
 from baton_edge_api.body import ClientGone, read_body
+from baton_edge_api.embedder_call import EmbedderCall
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embedding_questions import questions, read_embeddings
 from baton_edge_api.exchange import Exchange, exchange_of
@@ -40,7 +40,6 @@ from baton_edge_api.metrics import Metrics
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.request_trace import RequestTrace
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.side_questions import ask
 from baton_edge_api.vectors import embedding_object
 
 _QUESTIONS_AT_ONCE = 2
@@ -51,6 +50,7 @@ class EmbeddingParts:
     desk: Desk
     ring: KeyRing
     embedders: EmbedderBoard
+    embedder: EmbedderCall
     records: RecordLog
     admission: Admission
     metrics: Metrics
@@ -179,14 +179,8 @@ class EmbeddingsEndpoint:
         work.vectors = [vector for task in tasks for vector in task.result().vectors]
 
     async def _ask(self, work: _Work, query: EmbedQuery) -> EmbedReply:
-        reply = await ask(
-            self._parts.desk.node.bus,
-            subjects.embed(work.exchange.request_id),
-            query,
-            EmbedReply,
-            to="embedder",
-            seconds=self._parts.settings.embed_timeout,
-        )
+        seconds = self._parts.settings.embed_timeout
+        reply = await self._parts.embedder(work.exchange.request_id, query, seconds)
         wanted = len(query.texts) or len(query.token_ids)
         if len(reply.vectors) != wanted or reply.model != work.model.name:
             text = f"embedder gave {len(reply.vectors)} vectors of {reply.model} for {wanted} inputs."

@@ -17,6 +17,7 @@ from baton_edge_api.app import build_app
 from baton_edge_api.background.wiring import Background
 from baton_edge_api.batches.wiring import Offline
 from baton_edge_api.completion_reading import completion_reader
+from baton_edge_api.embedder_call import EmbedderCall
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
 from baton_edge_api.key_watch import wait_for, watch_keys, watch_limits
@@ -69,7 +70,9 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         stored = StoredResponses(ring, books, background.desk)
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(
-            EmbeddingParts(desk, ring, embedders, record_log, limits.admission, metrics, settings)
+            EmbeddingParts(
+                desk, ring, embedders, EmbedderCall(node), record_log, limits.admission, metrics, settings
+            )
         )
         offline = Offline(node, bus, ring, metrics, settings)
         side = SideEndpoints(node, ring, replicas, embedders, metrics, settings, document_bytes())
