@@ -83,6 +83,8 @@ class TraceSummary(HttpModel):
     completion_tokens: int | None
     cost_usd: str | None = Field(description="Decimal, of all attempts together.")
     finish_reason: str | None
+    error: str | None = Field(description="Code of the error, or why it was cancelled.")
+    error_stop: str | None = Field(description="The service that gave up.")
     stops: list[int]
     stop_ms: dict[str, float] = Field(description="How long each stop had the request in its own hands.")
     unexplained_gap_ms: float
@@ -94,10 +96,13 @@ class ListedTrace(HttpModel):
 
 
 class TraceList(HttpModel):
-    """The newest first."""
+    """The newest first. Each page looks back so far: it may be empty and yet have a next one. A trace whose
+    reports lie on both sides of a border may be on both pages."""
 
     object: Literal["list"]
     data: list[ListedTrace]
+    has_more: bool
+    next_page: str | None = Field(description="For `page`, if there may be more.")
 
 
 class TraceSpan(HttpModel):

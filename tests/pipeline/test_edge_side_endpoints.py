@@ -165,11 +165,16 @@ async def test_a_trace_comes_from_the_console_with_the_tenant(
     response = await client.get(f"/v1/traces/{RID.upper()}")
     assert response.json() == {"request_id": "x"}
     assert (await client.get("/v1/traces?limit=5")).status_code == 200
-    assert [query.path for query in asked] == [f"/v1/traces/{RID}", "/v1/traces?limit=5"]
+    assert (await client.get("/v1/traces?status=error&since=2026-11-29&x=y&page=7")).status_code == 200
+    assert [query.path for query in asked] == [
+        f"/v1/traces/{RID}",
+        "/v1/traces?limit=5",
+        "/v1/traces?status=error&since=2026-11-29&page=7",
+    ]
     assert asked[0].tenant.tenant_id == "default"
     hostile = await client.get("/v1/traces/a.b.%3E")
     assert (hostile.status_code, error_of(hostile)["param"]) == (400, "id")
-    assert len(asked) == 2
+    assert len(asked) == 3
 
 
 async def test_pages_need_no_key_and_carry_security_headers(

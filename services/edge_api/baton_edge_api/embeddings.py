@@ -95,7 +95,7 @@ class EmbeddingsEndpoint:
                 await send_answer(send, answer)
                 status = "ok"
             except RequestFailed as failed:
-                trace.attributes["error"] = failed.error.code
+                trace.failed(failed.error)
                 raise
             finally:
                 await trace.close(

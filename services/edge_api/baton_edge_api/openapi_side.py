@@ -42,6 +42,10 @@ def _get(
     return operation(name, summary, success, key=True, failures=failures, parameters=list(parameters))
 
 
+_MOMENT_SINCE = parameter("since", "query", "What ended from then on: a day (UTC), ISO 8601 or Unix seconds.")
+_MOMENT_UNTIL = parameter("until", "query", "And before this time; now, if left out.")
+
+
 def side_paths() -> dict[str, Any]:
     model = parameter("name", "path", "A served model or an alias.")
     trace = request_id("request_id", "path", "As in x-request-id.")
@@ -52,7 +56,17 @@ def side_paths() -> dict[str, Any]:
         "/v1/models": {"get": _get("listModels", "Models served now.", "ModelList")},
         "/v1/models/{name}": {"get": _get("getModel", "One model.", "ModelCard", model, failures=(404,))},
         "/v1/traces": {
-            "get": _get("listTraces", "The newest traces.", "TraceList", page_limit(100, 20), failures=_ASKS)
+            "get": _get(
+                "listTraces",
+                "The newest traces, or those of a time or an ending.",
+                "TraceList",
+                page_limit(100, 20),
+                parameter("status", "query", "Only those.", enum=["error", "cancelled"]),
+                _MOMENT_SINCE,
+                _MOMENT_UNTIL,
+                parameter("page", "query", "`next_page` of the answer before.", pattern="^[1-9][0-9]{0,17}$"),
+                failures=_ASKS,
+            )
         },
         "/v1/traces/{request_id}": {
             "get": _get("getTrace", "A request's way.", "Trace", trace, failures=(404, *_ASKS))
@@ -88,8 +102,9 @@ def _usage() -> dict[str, Any]:
                 "What sums tell apart.",
                 pattern="^(key|team|model|day)(,(key|team|model|day))*$",
             ),
-            parameter("since", "query", "A day (UTC), an ISO 8601 time or Unix seconds."),
-            parameter("until", "query", "Before this time; now, if left out."),
+            _MOMENT_SINCE,
+            _MOMENT_UNTIL,
+            *(parameter(name, "query", "Of sums: only of this one.") for name in ("key_id", "team", "model")),
             parameter("page", "query", "Of sums: `next_page` of the answer before; the rest as there."),
         ],
     )

@@ -267,7 +267,7 @@ class RelayAnswer:
     async def _tell(self, ending: Ending, error: ErrorBody) -> None:
         """What a stream has brought so far is kept before its last event, as that of a good end is."""
         self._metrics.failed(error.code, error.stop)
-        self._trace.attributes["error"] = error.code
+        self._trace.failed(error)
         event = b""
         if self._client.is_streaming:
             event = self._writer.broken(error, self._so_far)

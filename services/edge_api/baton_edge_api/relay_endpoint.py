@@ -153,7 +153,7 @@ class RelayEndpoint:
     async def _trace_refusal(
         self, exchange: Exchange, tenant: Tenant, trace: RequestTrace, failed: RequestFailed
     ) -> None:
-        trace.attributes["error"] = failed.error.code
+        trace.failed(failed.error)
         await trace.close(exchange.request_id, tenant.tenant_id, status="error", last_byte=trace.wall())
 
 

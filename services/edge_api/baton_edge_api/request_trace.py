@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from baton_common.node import Node
 from baton_common.tracing import SpanRecorder, new_span_id
+from baton_contracts.errors import ErrorBody
 from baton_contracts.spans import AttributeValue
 
 APP, GATEWAY, STREAM_BACK = 1, 2, 9
@@ -64,6 +65,10 @@ class RequestTrace:
 
     def wall(self) -> float:
         return self._node.clock.wall()
+
+    def failed(self, error: ErrorBody) -> None:
+        self.attributes["error"] = error.code
+        self.attributes["error_stop"] = error.stop or self._node.service
 
     async def close(self, request_id: str, tenant_id: str, *, status: str, last_byte: float) -> None:
         """Adds the stops' own spans and sends all."""

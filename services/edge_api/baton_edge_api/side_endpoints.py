@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import orjson
 from starlette.requests import Request
@@ -44,6 +44,9 @@ from baton_edge_api.side_questions import ask
 from baton_edge_api.typed_body import parsed, typed
 from baton_edge_api.usage_question import sums_object, sums_query
 
+_TRACES_ASKED = ("limit", "status", "since", "until", "page")
+_MAX_TRACES_TEXT = 40
+"""Of each: the console says what is wrong with one that was cut."""
 _CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 PAGE_HEADERS: HeaderList = [
@@ -134,9 +137,9 @@ class SideEndpoints:
         raise RequestFailed.because("model_not_found", text, param="model")
 
     async def traces(self, request: Request) -> Response:
-        limit = request.query_params.get("limit")
-        asked = "" if limit is None else f"?limit={quote(limit[:8], safe='')}"
-        return await self._trace(request, f"/v1/traces{asked}")
+        given = request.query_params
+        asked = urlencode({name: given[name][:_MAX_TRACES_TEXT] for name in _TRACES_ASKED if name in given})
+        return await self._trace(request, f"/v1/traces?{asked}" if asked else "/v1/traces")
 
     async def trace(self, request: Request) -> Response:
         self._tenant(request)

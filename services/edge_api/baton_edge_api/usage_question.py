@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, cast, get_args
 
+from baton_common.moments import MOMENT_FORMS, parse_moment
 from baton_common.money import dollars
 from baton_contracts.queries import BooksQuery, BooksReply, UsageBy, UsageSum
 from baton_edge_api.refusals import bad_value, missing
 
-_LATEST = 4_102_444_800.0
-"""2100: a database can't be asked for what is beyond all reason."""
-
 _MAX_PAGE_CHARACTERS = 64
+_MAX_NAME_CHARACTERS = 128
 
 
 def sums_query(tenant_id: str, params: Mapping[str, str]) -> BooksQuery:
-    """`by=key,model&since=2026-11-01&until=2026-12-01`; both ends may be left out. `page`: the
-    `next_page` of the answer before. Raises RequestFailed."""
+    """`by=key,model&since=2026-11-01&until=2026-12-01`; both ends may be left out. `key_id`, `team`,
+    `model`: only of that one. `page`: the `next_page` of the answer before. Raises RequestFailed."""
     known = get_args(UsageBy)
     names = [name for name in params.get("by", "").split(",") if name]
     for name in names:
@@ -32,6 +30,9 @@ def sums_query(tenant_id: str, params: Mapping[str, str]) -> BooksQuery:
         by=tuple(cast("list[UsageBy]", list(dict.fromkeys(names)))),
         since=_moment(params, "since") or 0.0,
         until=_moment(params, "until"),
+        key_id=_name(params, "key_id"),
+        team=_name(params, "team"),
+        model=_name(params, "model"),
         page=_page(params),
     )
 
@@ -46,6 +47,13 @@ def _sum(each: UsageSum) -> dict[str, Any]:
     return counts | {"cost_usd": dollars(each.cost_picos)}
 
 
+def _name(params: Mapping[str, str], name: str) -> str | None:
+    text = params.get(name)
+    if text and len(text) > _MAX_NAME_CHARACTERS:
+        raise bad_value(name, f"has at most {_MAX_NAME_CHARACTERS} characters.")
+    return text or None
+
+
 def _page(params: Mapping[str, str]) -> str | None:
     page = params.get("page")
     if page and len(page) > _MAX_PAGE_CHARACTERS:
@@ -54,19 +62,10 @@ def _page(params: Mapping[str, str]) -> str | None:
 
 
 def _moment(params: Mapping[str, str], name: str) -> float | None:
-    """A day by UTC, a time in ISO 8601, or Unix seconds."""
     text = params.get(name, "")
     if not text:
         return None
     try:
-        seconds = float(text) if text.isascii() and text.isdigit() else _iso(text)
+        return parse_moment(text)
     except ValueError:
-        raise bad_value(name, "must be a day (2026-11-29), a time in ISO 8601, or Unix seconds.") from None
-    if not 0 <= seconds <= _LATEST:
-        raise bad_value(name, "must be from 1970 to 2100.")
-    return seconds
-
-
-def _iso(text: str) -> float:
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        raise bad_value(name, f"must be {MOMENT_FORMS}.") from None

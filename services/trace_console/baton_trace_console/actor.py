@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from baton_common.clock import Clock
 from baton_common.errors import BusError, RequestFailed
@@ -13,14 +12,12 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import parse_request_id
 from baton_contracts.queries import ConsoleQuery, ConsoleReply
-from baton_contracts.spans import SpanBatch
 from baton_trace_console.archive import Archive
+from baton_trace_console.list_question import ListAsked, parse_list
 from baton_trace_console.pages import Pages
 from baton_trace_console.trace_view import merge, summary, trace_object
 
 _TRACES = "/v1/traces"
-DEFAULT_LIMIT = 20
-MAX_LIMIT = 100
 
 
 class Console:
@@ -44,7 +41,7 @@ class Console:
     async def _traces(self, path: str, query: str, tenant: Tenant) -> ConsoleReply:
         try:
             if path == _TRACES:
-                return _json(await self._newest(_limit(query), tenant.tenant_id))
+                return _json(await self._newest(parse_list(query), tenant.tenant_id))
             return _json(await self._trace(path.removeprefix(f"{_TRACES}/"), tenant.tenant_id))
         except BusError as error:
             text = f"The store of traces is away ({error}). Try again shortly."
@@ -61,29 +58,19 @@ class Console:
             raise RequestFailed.because("not_found", text, param="id")
         return trace_object(request_id, spans, self._clock.wall())
 
-    async def _newest(self, limit: int, tenant_id: str) -> dict[str, Any]:
-        by_request: dict[str, list[SpanBatch]] = defaultdict(list)
-        for batch in await self._archive.newest_of(tenant_id, limit):
-            by_request[batch.request_id].append(batch)
-        merged = ((request_id, merge(batches, tenant_id)) for request_id, batches in by_request.items())
-        found = [(request_id, spans) for request_id, spans in merged if spans]
-        found.sort(key=lambda trace: -trace[1][0].start)
+    async def _newest(self, asked: ListAsked, tenant_id: str) -> dict[str, Any]:
+        newest = await self._archive.newest_of(tenant_id, asked)
+        batches = await self._archive.batches_of_all(newest.request_ids)
+        merged = [(request_id, merge(told, tenant_id)) for request_id, told in batches]
         now = self._clock.wall()
-        return {
-            "object": "list",
-            "data": [
-                {"request_id": request_id, "summary": summary(spans, now)}
-                for request_id, spans in found[:limit]
-            ],
-        }
-
-
-def _limit(query: str) -> int:
-    given = parse_qs(query, keep_blank_values=True).get("limit", [str(DEFAULT_LIMIT)])[-1]
-    if not (given.isascii() and given.isdigit() and len(given) <= 3 and 1 <= int(given) <= MAX_LIMIT):
-        text = f"limit must be a whole number from 1 to {MAX_LIMIT}."
-        raise RequestFailed.because("invalid_value", text, param="limit")
-    return int(given)
+        traces = [(request_id, summary(spans, now)) for request_id, spans in merged if spans]
+        found = [
+            {"request_id": request_id, "summary": told}
+            for request_id, told in sorted(traces, key=lambda trace: -trace[1]["started_at"])
+            if asked.status in (None, told["status"])
+        ]
+        next_page = newest.next_page and str(newest.next_page)
+        return {"object": "list", "data": found, "has_more": bool(next_page), "next_page": next_page}
 
 
 def _json(value: dict[str, Any]) -> ConsoleReply:

@@ -1,7 +1,8 @@
 """The stream TRACE: made as configured, read by request or from its newest end.
 
 One direct request brings all messages of a subject; the server answers from its index of subjects, so it does
-not matter how long the stream is. The newest are read page by page from the end, as far as they are needed.
+not matter how long the stream is. For a list the stream is looked through page by page from its end, as far
+as needed and as long as there is time; the traces that are found are then read whole, each by its subject.
 Knows nothing of what spans mean.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from baton_common.bus import Bus
 from baton_common.errors import RequestFailed
@@ -20,16 +23,18 @@ from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.errors import ErrorBody
 from baton_contracts.spans import SpanBatch
+from baton_trace_console.list_question import ListAsked
 
 log = logging.getLogger(__name__)
 
 MAX_BATCHES_OF_TRACE = 2000
 """Batches of one request that are read; an ordinary one has about a dozen."""
 PAGE_MESSAGES = 250
-TAIL_PAGES = 8
-"""How far back the list of newest traces looks."""
+MAX_PAGES = 40
+"""How far back one question for a list looks; the next one goes on from there."""
 _READ_SECONDS = 2.0
-"""For all that one question reads."""
+"""For what one question looks through, and for each trace that it reads."""
+_READS_AT_ONCE = 16
 _DECODE_AT_ONCE = 100
 
 
@@ -50,6 +55,13 @@ async def ensure_archive(bus: Bus, *, max_age_seconds: float, max_bytes: int) ->
     )
 
 
+@dataclass(frozen=True)
+class Newest:
+    request_ids: tuple[str, ...]
+    next_page: int | None
+    """`ListAsked.before` of the question that goes on; None: nothing is left."""
+
+
 class Archive:
     def __init__(self, bus: Bus, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._bus = bus
@@ -61,28 +73,37 @@ class Archive:
         payloads = await self._read(subjects.trace(request_id), 1, MAX_BATCHES_OF_TRACE, until)
         return await _decode(payloads)
 
-    async def newest_of(self, tenant_id: str, num_traces: int) -> list[SpanBatch]:
-        """The tenant's batches in the pages that hold so many of its traces, and in one more: those of one
-        trace are close together, not in a row. If time runs out, what was read. Raises what `_read` does.
-        """
+    async def batches_of_all(self, request_ids: Iterable[str]) -> list[tuple[str, list[SpanBatch]]]:
+        """In their order. Raises what `batches_of` does."""
+        gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def read(request_id: str) -> tuple[str, list[SpanBatch]]:
+            async with gate:
+                return request_id, await self.batches_of(request_id)
+
+        return await asyncio.gather(*map(read, request_ids))
+
+    async def newest_of(self, tenant_id: str, asked: ListAsked) -> Newest:
+        """Ids of the tenant's traces as asked, by their newest report. If time runs out, what was found."""
         state = await stream_state(self._bus, subjects.STREAM_TRACE)
         until = self._monotonic() + _READ_SECONDS
-        oldest = max(1, state.first_seq, state.last_seq - TAIL_PAGES * PAGE_MESSAGES + 1)
-        first = state.last_seq + 1
-        batches: list[SpanBatch] = []
-        has_enough = False
-        while first > oldest and not has_enough:
-            has_enough = len({batch.request_id for batch in batches}) >= num_traces
-            num_messages = min(PAGE_MESSAGES, first - oldest)
-            first -= num_messages
+        oldest = max(1, state.first_seq)
+        behind = begin = min(state.last_seq + 1, asked.before or state.last_seq + 1)
+        found: dict[str, None] = {}
+        for _ in range(MAX_PAGES):
+            if behind <= oldest or len(found) >= asked.limit:
+                break
+            first = max(oldest, behind - PAGE_MESSAGES)
             try:
-                payloads = await self._read(subjects.TRACE_ALL, first, num_messages, until)
+                payloads = await self._read(subjects.TRACE_ALL, first, behind - first, until)
             except RequestFailed:
-                if not batches:
+                if behind == begin:
                     raise
                 break
-            batches += await _decode_of(tenant_id, payloads)
-        return batches
+            behind = await _search(payloads, first, tenant_id, asked, found)
+            if _ended(payloads) < asked.since:
+                return Newest(tuple(found), None)
+        return Newest(tuple(found), behind if behind > oldest else None)
 
     async def _read(self, subject: str, first_seq: int, limit: int, until: float) -> list[bytes]:
         """Raises RequestFailed if all of it did not come until then."""
@@ -102,11 +123,48 @@ class Archive:
         return payloads
 
 
-async def _decode_of(tenant_id: str, payloads: Iterable[bytes]) -> list[SpanBatch]:
+async def _search(
+    payloads: Sequence[bytes], first: int, tenant_id: str, asked: ListAsked, found: dict[str, None]
+) -> int:
+    """Adds to `found`, newest first, until there are as many as are asked for. Returns the number of the
+    message that was looked at last; they are numbered from `first` on."""
     # Cheaper than decoding everybody's; a chance hit is sorted out below.
-    mark = json.dumps(tenant_id, ensure_ascii=False)[1:-1].encode()
-    batches = await _decode(payload for payload in payloads if mark in payload)
-    return [batch for batch in batches if batch.tenant_id == tenant_id]
+    marks = [json.dumps(tenant_id, ensure_ascii=False)[1:-1].encode()]
+    if asked.status:
+        marks.append(f'"status":"{asked.status}"'.encode())
+    for number in reversed(range(len(payloads))):
+        if all(mark in payloads[number] for mark in marks):
+            for batch in await _decode([payloads[number]]):
+                if batch.tenant_id == tenant_id and _is_asked(batch, asked):
+                    found[batch.request_id] = None
+            if len(found) >= asked.limit:
+                return first + number
+        if number % _DECODE_AT_ONCE == 0:
+            await asyncio.sleep(0)  # others have their turn
+    return first
+
+
+def _is_asked(batch: SpanBatch, asked: ListAsked) -> bool:
+    """How a request ended its edge says, in one batch."""
+    ended = _end_of(batch)
+    if ended < asked.since or (asked.until is not None and ended >= asked.until):
+        return False
+    at_edge = [span for span in batch.spans if span.service == "edge_api"]
+    return asked.status is None or any(span.status == asked.status for span in at_edge)
+
+
+def _ended(payloads: Sequence[bytes]) -> float:
+    """When what the oldest of them tells of ended; never, where none of them can be read."""
+    for payload in payloads:
+        try:
+            return _end_of(SpanBatch.decode(payload))
+        except MalformedMessage:
+            continue
+    return math.inf
+
+
+def _end_of(batch: SpanBatch) -> float:
+    return max((span.start + span.duration for span in batch.spans), default=0.0)
 
 
 async def _decode(payloads: Iterable[bytes]) -> list[SpanBatch]:

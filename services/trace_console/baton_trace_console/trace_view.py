@@ -13,6 +13,7 @@ from baton_common.money import dollars
 from baton_contracts.spans import STOPS, AttributeValue, Span, SpanBatch
 from baton_trace_console.coverage import Interval, covered_seconds, gaps, intervals_by_stop, largest_gap
 
+_EDGE = (9, 2)
 _STREAM_BACK = 9
 _AFTER = 10
 _GATEWAY = 5
@@ -73,6 +74,8 @@ def _summary(spans: Sequence[Span], now: float, by_stop: Mapping[int, Sequence[I
         "completion_tokens": _attribute(spans, "completion_tokens", (7, 9, 10, 5)),
         "cost_usd": _cost(spans),
         "finish_reason": _attribute(spans, "finish_reason", (9, 8, 7)),
+        "error": _attribute(spans, "error", _EDGE) or _attribute(spans, "reason", _EDGE),
+        "error_stop": _error_stop(spans),
         "stops": sorted({span.stop for span in spans}),
         "stop_ms": {str(stop): _ms(covered_seconds(by_stop[stop])) for stop in sorted(by_stop)},
         "unexplained_gap_ms": _ms(largest_gap(chain.from_iterable(by_stop.values()))),
@@ -92,6 +95,15 @@ def _cost(spans: Sequence[Span]) -> str | None:
     """Of all attempts together, as the ledger has it."""
     costs = [span.attributes["cost_picos"] for span in spans if "cost_picos" in span.attributes]
     return dollars(sum(cost for cost in costs if isinstance(cost, int))) if costs else None
+
+
+def _error_stop(spans: Sequence[Span]) -> AttributeValue | None:
+    """The service that gave up: as the edge says it, or the last one that failed."""
+    failed = [span.service for span in spans if span.status == "error"]
+    if "edge_api" not in failed:
+        return None  # another attempt went well, or it goes on
+    elsewhere = [service for service in failed if service != "edge_api"]
+    return _attribute(spans, "error_stop", _EDGE) or [*failed, *elsewhere][-1]
 
 
 def _status(spans: Sequence[Span], now: float) -> str:

@@ -18,6 +18,8 @@ def test_names_and_times() -> None:
         since=1_793_491_200.0,
         until=1_796_000_000.0,
     )
+    only = sums_query("acme", {"by": "key", "team": "ops", "key_id": "k1", "model": ""})
+    assert (only.team, only.key_id, only.model) == ("ops", "k1", None)
     assert sums_query("acme", {"by": "day", "since": "2026-11-01T02:00:00+02:00"}).since == 1_793_491_200.0
 
 
@@ -30,6 +32,7 @@ def test_names_and_times() -> None:
         ({"by": "day", "until": "99999999999999"}, "until"),
         ({"by": "day", "until": "-5"}, "until"),
         ({"by": "day", "page": "1" * 65}, "page"),
+        ({"by": "day", "team": "t" * 129}, "team"),
     ],
 )
 def test_what_can_not_be_asked_names_its_parameter(params: dict[str, str], param: str) -> None:

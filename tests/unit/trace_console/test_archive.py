@@ -1,4 +1,4 @@
-"""How much of the stream TRACE is read for the list of the newest traces."""
+"""What of the stream TRACE is read for a list of traces, and what is found there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import pytest
 
 from baton_common.errors import RequestFailed
-from baton_trace_console.archive import PAGE_MESSAGES, TAIL_PAGES, Archive
+from baton_trace_console.archive import MAX_PAGES, PAGE_MESSAGES, Archive
+from baton_trace_console.list_question import ListAsked
 from tests.support.traces import make_batch, make_span
 
 
@@ -41,38 +42,77 @@ class FakeStream:
         return [self._message(seq) for seq in range(first, min(first + count, self._num_messages + 1))]
 
     def _message(self, seq: int) -> bytes:
+        """A trace begins at an even second of its own; every tenth one failed, as its third batch says."""
         trace = (seq - 1) // 3
         tenant = self._tenants[trace % len(self._tenants)]
-        return make_batch(f"{trace + 1:032x}", make_span(2, float(seq), seq + 0.5), tenant_id=tenant).encode()
+        status = "error" if trace % 10 == 9 and seq % 3 == 0 else "ok"
+        span = make_span(9, float(2 * trace), 2 * trace + 0.5, status=status)
+        return make_batch(rid(trace), span, tenant_id=tenant).encode()
 
 
-async def test_as_many_pages_are_read_as_are_needed_and_one_more() -> None:
+def rid(trace: int) -> str:
+    return f"{trace + 1:032x}"
+
+
+async def test_as_many_pages_are_read_as_are_needed() -> None:
+    """Of 10,000 messages the last one is the only one of its trace; the twentieth ends at message 9944."""
     stream = FakeStream(10_000)
-    batches = await stream.archive().newest_of("acme", 20)
-    assert stream.asked == [(9751, PAGE_MESSAGES), (9501, PAGE_MESSAGES)]
-    assert len(batches) == 2 * PAGE_MESSAGES
+    newest = await stream.archive().newest_of("acme", ListAsked(limit=20))
+    assert newest.request_ids == tuple(rid(trace) for trace in range(3333, 3313, -1))
+    assert stream.asked == [(9751, PAGE_MESSAGES)]
+    assert newest.next_page == 9945
 
 
-async def test_among_many_others_it_looks_back_only_so_far() -> None:
-    stream = FakeStream(10_000, tenants=("acme", *["rival"] * 99))
-    batches = await stream.archive().newest_of("acme", 20)
-    assert len(stream.asked) == TAIL_PAGES
-    assert {batch.request_id for batch in batches} == {
-        f"{trace + 1:032x}" for trace in range(2700, 3333, 100)
-    }
+async def test_the_next_page_goes_on_where_the_last_one_ended() -> None:
+    """No trace is left out; one on a border may come twice."""
+    archive, before = FakeStream(1000).archive(), None
+    listed: list[str] = []
+    while True:
+        newest = await archive.newest_of("acme", ListAsked(limit=100, before=before))
+        listed += newest.request_ids
+        before = newest.next_page
+        if before is None:
+            break
+    assert list(dict.fromkeys(listed)) == [rid(trace) for trace in range(333, -1, -1)]
+    assert len(listed) <= 334 + 3
+
+
+async def test_among_many_others_one_question_looks_back_only_so_far() -> None:
+    stream = FakeStream(30_000, tenants=("acme", *["rival"] * 999))
+    newest = await stream.archive().newest_of("acme", ListAsked(limit=20))
+    assert len(stream.asked) == MAX_PAGES
+    assert newest.request_ids == tuple(rid(trace) for trace in (9000, 8000, 7000))
+    assert newest.next_page == 30_000 - MAX_PAGES * PAGE_MESSAGES + 1
+
+
+async def test_what_failed_is_found_by_what_its_edge_says() -> None:
+    newest = await FakeStream(3000).archive().newest_of("acme", ListAsked(limit=3, status="error"))
+    assert newest.request_ids == tuple(rid(trace) for trace in (999, 989, 979))
+
+
+async def test_of_a_time_nothing_is_read_that_was_told_before() -> None:
+    """Traces 500 to 509 end between second 1000.5 and 1018.5."""
+    stream = FakeStream(3000)
+    asked = ListAsked(limit=100, since=1000.5, until=1020.5)
+    newest = await stream.archive().newest_of("acme", asked)
+    assert newest.request_ids == tuple(rid(trace) for trace in range(509, 499, -1))
+    assert newest.next_page is None
+    assert min(first for first, _ in stream.asked) > 1500 - PAGE_MESSAGES
 
 
 @pytest.mark.parametrize("num_messages", [0, 1, 251])
 async def test_a_short_stream_is_read_whole_and_once(num_messages: int) -> None:
     stream = FakeStream(num_messages)
-    batches = await stream.archive().newest_of("acme", 100)
-    assert len(batches) == num_messages
+    newest = await stream.archive().newest_of("acme", ListAsked(limit=100))
+    assert len(newest.request_ids) == -(-num_messages // 3)
+    assert newest.next_page is None
     assert sum(count for _, count in stream.asked) == num_messages
 
 
-async def test_what_was_read_is_listed_when_time_runs_out() -> None:
-    stream = FakeStream(10_000, page_seconds=0.9)
-    batches = await stream.archive().newest_of("acme", 100)
-    assert len(batches) == 2 * PAGE_MESSAGES, "two pages of 0.9 s; the third would end after 2 s"
+async def test_what_was_found_is_listed_when_time_runs_out() -> None:
+    stream = FakeStream(10_000, page_seconds=0.9, tenants=("acme", *["rival"] * 9))
+    newest = await stream.archive().newest_of("acme", ListAsked(limit=100))
+    assert newest.next_page == 10_001 - 2 * PAGE_MESSAGES, "two pages of 0.9 s; the third would end after 2 s"
+    assert len(newest.request_ids) == 17
     with pytest.raises(RequestFailed, match="within 2 s"):
-        await FakeStream(10_000, page_seconds=2.1).archive().newest_of("acme", 100)
+        await FakeStream(10_000, page_seconds=2.1).archive().newest_of("acme", ListAsked())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 
 import pytest
@@ -14,6 +15,8 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.queries import ConsoleQuery, ConsoleReply
 from baton_contracts.spans import SpanBatch
 from baton_trace_console.actor import Console
+from baton_trace_console.archive import Newest
+from baton_trace_console.list_question import ListAsked, parse_list
 from baton_trace_console.pages import Pages
 from tests.support.traces import make_batch, make_span, whole_relay
 
@@ -33,9 +36,12 @@ class FakeArchive:
             raise BusUnavailable("TRACE")
         return [batch for batch in self._batches if batch.request_id == request_id]
 
-    async def newest_of(self, tenant_id: str, num_traces: int) -> list[SpanBatch]:
-        del num_traces
-        return [batch for batch in self._batches if batch.tenant_id == tenant_id]
+    async def batches_of_all(self, request_ids: Iterable[str]) -> list[tuple[str, list[SpanBatch]]]:
+        return [(request_id, await self.batches_of(request_id)) for request_id in request_ids]
+
+    async def newest_of(self, tenant_id: str, asked: ListAsked) -> Newest:
+        theirs = [batch.request_id for batch in self._batches if batch.tenant_id == tenant_id]
+        return Newest(tuple(dict.fromkeys(reversed(theirs)))[: asked.limit], asked.before)
 
 
 def console(*batches: SpanBatch, away: bool = False) -> Console:
@@ -145,6 +151,52 @@ async def test_the_newest_traces_come_first_and_only_those_of_the_tenant() -> No
     assert [trace["request_id"] for trace in answer["data"]] == [f"{number:032x}" for number in (30, 29)]
     assert answer["data"][0]["summary"]["started_at"] == T0 + 30
     assert len(json.loads((await ask(asked, "/v1/traces", ACME)).body)["data"]) == 20
+
+
+async def test_a_list_of_failures_says_where_they_failed() -> None:
+    """The second was tried again and went well; it is not one of them."""
+    refused = {"error": "queue_full", "error_stop": "inference_router"}
+    blocked = [make_span(stop, T0, T0 + 1, status="error") for stop in (4, 9)]
+    asked = console(
+        make_batch("1" * 32, make_span(9, T0, T0 + 1, status="error", attributes=refused)),
+        make_batch("2" * 32, make_span(7, T0, T0 + 1, status="error"), make_span(9, T0 + 1, T0 + 2)),
+        make_batch("3" * 32, *blocked),
+    )
+    answer = json.loads((await ask(asked, "/v1/traces?status=error&page=77", ACME)).body)
+    told = [(trace["request_id"][0], trace["summary"]) for trace in answer["data"]]
+    assert [(number, one["error"], one["error_stop"]) for number, one in told] == [
+        ("3", None, "input_guardrails"),
+        ("1", "queue_full", "inference_router"),
+    ]
+    assert (answer["has_more"], answer["next_page"]) == (True, "77")
+    everything = json.loads((await ask(asked, "/v1/traces", ACME)).body)
+    assert len(everything["data"]) == 3
+    assert (everything["has_more"], everything["next_page"]) == (False, None)
+
+
+def test_a_list_is_asked_for_by_ending_and_time() -> None:
+    assert parse_list("") == ListAsked()
+    assert parse_list("limit=5&status=error&since=2026-11-01&until=1796000000&page=12") == ListAsked(
+        5, "error", 1_793_491_200.0, 1_796_000_000.0, 12
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("status=ok", "status"),
+        ("status=", "status"),
+        ("since=yesterday", "since"),
+        ("until=-1", "until"),
+        ("page=0", "page"),
+        ("page=1e3", "page"),
+        ("page=" + "9" * 40, "page"),
+    ],
+)
+async def test_what_can_not_be_asked_of_a_list_names_its_parameter(query: str, param: str) -> None:
+    with pytest.raises(RequestFailed) as caught:
+        await ask(console(), f"/v1/traces?{query}", ACME)
+    assert (caught.value.error.status, caught.value.error.param) == (400, param)
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "101", "ten", "1e3", "", "%20", "٣", "99999999999999999999"])

@@ -135,6 +135,8 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "completion_tokens": 7,
         "cost_usd": None,
         "finish_reason": "stop",
+        "error": None,
+        "error_stop": None,
         "stops": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
         "stop_ms": {str(stop): pytest.approx(10, abs=0.01) for stop in range(1, 11)},
         "unexplained_gap_ms": pytest.approx(0, abs=0.001),
