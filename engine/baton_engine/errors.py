@@ -53,15 +53,24 @@ class InvalidParameter(RequestRejected):
 
 
 class ContextLengthExceeded(RequestRejected):
-    """prompt_tokens + max_tokens > context_length."""
+    """prompt_tokens + max_tokens > context_length.
+
+    Clients know it by its words, not by its code: "maximum context length is" (LiteLLM, pydantic-ai), "prompt
+    is too long" (LangChain). What they then do, shorten the history or take another model, hangs on them.
+    """
 
     def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
+        mend = (
+            "The prompt is too long."
+            if prompt_tokens >= context_length
+            else "Beside that answer the prompt is too long: shorten it, or lower max_tokens."
+        )
         super().__init__(
             "context_length_exceeded",
             "messages",
-            f"This model's context length is {context_length} tokens, but the request needs "
+            f"This model's maximum context length is {context_length} tokens, but the request needs "
             f"{prompt_tokens + max_tokens} ({prompt_tokens} in the prompt, {max_tokens} for the answer). "
-            "Shorten the prompt or lower max_tokens.",
+            + mend,
         )
         self.prompt_tokens = prompt_tokens
         self.max_tokens = max_tokens

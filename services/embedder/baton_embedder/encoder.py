@@ -84,8 +84,8 @@ class MeanPoolEncoder:
     def _too_long(self, place: int) -> RequestFailed:
         most = self._tokenizer.truncation["max_length"]
         text = (
-            f"input[{place}] is longer than {self.name} reads, {most} tokens. Send shorter texts, or "
-            "truncate_prompt_tokens: -1 to have only their beginnings count."
+            f"input[{place}] is longer than the model's context length: {self.name} reads {most} tokens. "
+            "Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
         )
         return RequestFailed.because("context_length_exceeded", text, param="input")
 

@@ -91,7 +91,9 @@ async def test_a_text_that_is_too_long_is_refused_where_it_must_be_whole(asker: 
         error = (await asker.send(query.encode())).error
         assert error
         assert (error.code, error.param) == ("context_length_exceeded", "input")
-        assert error.message.startswith("input[41] is longer than all-MiniLM-L6-v2 reads, 256 tokens.")
+        assert error.message.startswith(
+            "input[41] is longer than the model's context length: all-MiniLM-L6-v2"
+        )
 
 
 async def test_ids_of_its_own_tokenizer_give_the_vector_of_their_text(asker: Asker) -> None:
