@@ -160,6 +160,15 @@ def test_every_refusal_has_a_code_and_a_message() -> None:
     assert "11 (5 in the prompt, 6 for the answer)" in refused.message
 
 
+def test_clients_know_an_overflow_by_its_words() -> None:
+    """LiteLLM 1.110, pydantic-ai 2.68 and LangChain 1.7 look for these, in this case."""
+    for refused in (ContextLengthExceeded(5, 6, 10), ContextLengthExceeded(12, 1, 10)):
+        assert "This model's maximum context length is 10 tokens" in refused.message
+        assert "prompt is too long" in refused.message
+    assert "lower max_tokens" in ContextLengthExceeded(5, 6, 10).message
+    assert "lower max_tokens" not in ContextLengthExceeded(12, 1, 10).message
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
