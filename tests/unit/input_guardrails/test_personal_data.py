@@ -23,6 +23,8 @@ def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
     ("text", "value", "entity"),
     [
         ("My name is John Smith from the billing team.", "John Smith", "PERSON"),
+        ("My name is Mary (Molly) Brown, call me", "Mary", "PERSON"),
+        ("| name | town |\n| Mary Brown | Berlin |", "Mary Brown", "PERSON"),
         ("Write to maria.keller@gmail.com please.", "maria.keller@gmail.com", "EMAIL_ADDRESS"),
         ("Call me on +49 30 90182012 tomorrow.", "+49 30 90182012", "PHONE_NUMBER"),
         ("Ring (415) 555-2671 after six.", "(415) 555-2671", "PHONE_NUMBER"),
@@ -51,6 +53,8 @@ def test_found(analyser: PersonalDataAnalyser, text: str, value: str, entity: st
         "Explain how paged attention works, please.",
         "std::vector<int> v; ns::f(); a[::2]",
         "curl http://127.0.0.1:8080 and bind to 0.0.0.0, or ::1",
+        "def add(a, b):\n    return a",
+        "def sums(rows: dict[str, int]) -> int: ...",
     ],
 )
 def test_harmless_text_has_none(analyser: PersonalDataAnalyser, text: str) -> None:
