@@ -39,7 +39,7 @@ class Bus(Protocol):
         """False while the bus is away and for a moment after: who is silent then may not be back yet."""
         ...
 
-    def when_back(self, call: Callable[[], None]) -> None:
+    def when_back(self, call: Callable[[], object]) -> None:
         """Calls it each time the bus was lost and has been found again, for as long as the bus lives."""
         ...
 

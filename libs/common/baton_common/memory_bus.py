@@ -48,7 +48,7 @@ class MemoryBus:
         self._online = online
         self._turns: dict[tuple[str, str], int] = defaultdict(int)
         self._inboxes = itertools.count()
-        self._when_back: list[Callable[[], None]] = []
+        self._when_back: list[Callable[[], object]] = []
 
     @property
     def online(self) -> bool:
@@ -69,7 +69,7 @@ class MemoryBus:
     def is_settled(self) -> bool:
         return self.online and self.back_for_long
 
-    def when_back(self, call: Callable[[], None]) -> None:
+    def when_back(self, call: Callable[[], object]) -> None:
         self._when_back.append(call)
 
     def _receivers(self, subject: str) -> list[_MemorySubscription]:

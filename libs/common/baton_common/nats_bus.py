@@ -35,7 +35,7 @@ _MIN_API_LEVEL = 2
 class _Back:
     since: float = -math.inf
     """On the monotonic clock: when the connection was last found again. While it is lost: not yet."""
-    listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    listeners: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
 
 
 class NatsSubscriptionHandle:
@@ -126,7 +126,7 @@ class NatsBus:
         """Grows each time the connection was lost and found again: what was watched must be read anew."""
         return int(self._client.stats["reconnects"])
 
-    def when_back(self, call: Callable[[], None]) -> None:
+    def when_back(self, call: Callable[[], object]) -> None:
         self._back.listeners.append(call)
 
     async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:

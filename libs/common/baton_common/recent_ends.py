@@ -29,7 +29,8 @@ KEPT_SECONDS = 150.0
 KEPT_RECORDS = 4096
 """Of each gateway; the oldest goes first."""
 TRY_SECONDS = 5.0
-MAX_TRIES = 6
+MAX_TRIES = 8
+"""In vain and one after the other, with doubling pauses: about two minutes."""
 FIRST_PAUSE_SECONDS = 0.5
 
 
@@ -94,26 +95,34 @@ class RecentEnds:
             spawn(self._store(records))
 
     async def _store(self, records: list[UsageRecord]) -> None:
-        missing = await self._still_missing(records)
+        """A store that is away is waited for once, not once for each; a row that it refuses holds up none."""
+        missing = deque(await self._still_missing(records))
         if missing:
             log.info("%d ledger rows are stored in the place of a gateway that is gone", len(missing))
+        num_in_vain, pause = 0, FIRST_PAUSE_SECONDS
+        while missing and num_in_vain < MAX_TRIES:
+            record = missing.popleft()
+            try:
+                await self._store_one(record.model_copy(update={"stand_in": True}))
+            except BusError as error:
+                log.warning("%d stand-ins not stored yet: %s", 1 + len(missing), error)
+                missing.append(record)
+                await asyncio.sleep(pause)
+                num_in_vain, pause = num_in_vain + 1, pause * 2
+            else:
+                num_in_vain, pause = 0, FIRST_PAUSE_SECONDS
         for record in missing:
-            await self._store_one(record.model_copy(update={"stand_in": True}))
+            log.error("usage record %s LOST", _message_id(record))
 
     async def _store_one(self, record: UsageRecord) -> None:
-        """Under an id of its own, so that the queue takes the gateway's record, too."""
-        message_id = f"{record.request_id}-{record.run_id}-{record.attempt}-stand-in"
-        subject = subjects.after("usage", record.request_id)
-        pause = FIRST_PAUSE_SECONDS
-        for _ in range(MAX_TRIES):
-            try:
-                await self._bus.publish_durable(
-                    subject, record.encode(), message_id=message_id, timeout=TRY_SECONDS
-                )
-            except BusError as error:
-                log.warning("stand-in %s not stored yet: %s", message_id, error)
-                await asyncio.sleep(pause)
-                pause *= 2
-            else:
-                return
-        log.error("usage record %s LOST", message_id)
+        await self._bus.publish_durable(
+            subjects.after("usage", record.request_id),
+            record.encode(),
+            message_id=_message_id(record),
+            timeout=TRY_SECONDS,
+        )
+
+
+def _message_id(record: UsageRecord) -> str:
+    """Of its own, so that the queue takes the gateway's record, too."""
+    return f"{record.request_id}-{record.run_id}-{record.attempt}-stand-in"

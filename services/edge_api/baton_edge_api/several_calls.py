@@ -117,12 +117,15 @@ class SeveralCalls:
     async def begin(self) -> Prologue:
         """When all that are under way have begun: until then an error is an HTTP status. Raises RequestFailed
         or Interrupted."""
-        await asyncio.gather(*self._begun[:MAX_UNDER_WAY])
-        first = self._begun[0].result()
-        are_all_alike = all(begun.done() and begun.result().cache == first.cache for begun in self._begun)
+        first, *_ = await asyncio.gather(*self._begun[:MAX_UNDER_WAY])
+        beginnings = [self._beginning(place) for place in range(len(self._begun))]
+        are_all_alike = all(one is not None and one.cache == first.cache for one in beginnings)
+        computed = next((one for one in beginnings if one and not one.costs_nothing), first)
         changes = {
             "num_answers": self._num_answers * len(self._calls),
+            "replica": computed.replica,
             "cache": first.cache if are_all_alike else "none",
+            "cache_similarity": first.cache_similarity if are_all_alike else None,
             "prompt_tokens": None,  # of one prompt
         }
         self.prologue = first.model_copy(update=changes)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from baton_common.frame_sender import FrameStream
-from baton_contracts.frames import Cancel
+from baton_contracts.frames import Cancel, Data
 from baton_engine import Admission, CancelReport, EngineError, RequestDelta
 from baton_engine_worker import attempt_notes, translation
 from baton_engine_worker.attempt import Attempt
@@ -43,7 +44,10 @@ class EngineRun:
         self._grammar = GrammarWait()
         self._submitted = asyncio.Event()
         self._is_in_engine = False
+        self._unsent: deque[Data] = deque()
+        """Of the delta that was taken last."""
         self._last: RequestDelta | None = None
+        self._last_is_said = False
         self._first_sent_at: float | None = None
         self._num_steps = 0
 
@@ -116,17 +120,24 @@ class EngineRun:
         self._reply.acknowledge(admission.waiting, admission.running)
 
     async def _forward(self, stream: FrameStream) -> None:
-        while self._last is None:
-            delta = await self._deltas.get()
-            self._num_steps += bool(delta.token_ids)
-            for data in self._answers.frames(delta):
-                await stream.send(data)
+        """May be cut off at any await and called again: a frame counts as sent once its stream has it."""
+        while not self._last_is_said:
+            if not self._unsent and self._last is None:
+                self._take(await self._deltas.get())
+            while self._unsent:
+                await stream.send(self._unsent.popleft())
                 self._first_sent_at = self._first_sent_at or self._ctx.node.clock.wall()
-            if delta.ends_request:
-                self._last = delta
+            if self._last is not None:
+                self._last_is_said = True
                 await self._reply.send_last(stream)
-            elif delta.finish_reason == "error":
-                self._engine.cancel(self._engine_id)
+
+    def _take(self, delta: RequestDelta) -> None:
+        self._num_steps += bool(delta.token_ids)
+        self._unsent.extend(self._answers.frames(delta))
+        if delta.ends_request:
+            self._last = delta
+        elif delta.finish_reason == "error":
+            self._engine.cancel(self._engine_id)
 
     # Ends that come from outside
 
@@ -177,7 +188,8 @@ class EngineRun:
 
     async def _end_early(self, stream: FrameStream) -> None:
         """The deadline passed, or this process ends: the engine is told, and its last word still goes out."""
-        await self._stop()
+        if self._last is None:
+            await self._stop()
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 await self._forward(stream)

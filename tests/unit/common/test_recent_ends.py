@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baton_common import recent_ends
-from baton_common.errors import BusUnavailable
+from baton_common.errors import BusError, BusUnavailable
 from baton_common.leases import LeaseBoard
 from baton_common.memory_bus import MemoryBus
 from baton_common.recent_ends import KEPT_RECORDS, KEPT_SECONDS, RecentEnds
@@ -115,3 +115,48 @@ async def test_a_store_that_is_away_is_tried_again(monkeypatch: pytest.MonkeyPat
     board.ends.note(GATEWAY, record)
     await board.gone(record)
     assert failures == []
+
+
+async def test_a_store_that_is_away_is_waited_for_once_and_not_for_each_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recent_ends, "FIRST_PAUSE_SECONDS", 0.0)
+    board, records = Board(), [usage_record() for _ in range(20)]
+    publish, asked = board.bus.publish_durable, list[str]()
+
+    async def away_at_first(subject: str, *args: object, **named: object) -> None:
+        asked.append(subject)
+        if len(asked) < recent_ends.MAX_TRIES:
+            raise BusUnavailable("away")
+        await publish(subject, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(board.bus, "publish_durable", away_at_first)
+    await board.leases.start()
+    for record in records:
+        board.ends.note(GATEWAY, record)
+    await board.gone(records[-1])
+    await eventually(lambda: all(board.stored(record) for record in records))
+    assert len(asked) == recent_ends.MAX_TRIES - 1 + len(records)
+
+
+async def test_a_row_that_the_store_refuses_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recent_ends, "FIRST_PAUSE_SECONDS", 0.0)
+    board, bad, good = Board(), usage_record(), usage_record()
+    publish = board.bus.publish_durable
+
+    async def refuses_one(subject: str, *args: object, **named: object) -> None:
+        if bad.request_id in subject:
+            raise BusError(subject, "maximum payload exceeded")
+        await publish(subject, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(board.bus, "publish_durable", refuses_one)
+    await board.leases.start()
+    for record in (bad, good):
+        board.ends.note(GATEWAY, record)
+    await board.gone(good)
+    await eventually(lambda: "LOST" in caplog.text)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        f"usage record {bad.request_id}-{bad.run_id}-{bad.attempt}-stand-in LOST"
+    ]

@@ -219,13 +219,21 @@ async def test_a_failure_on_the_way_ends_all_and_those_that_had_no_turn_are_neve
     bench.several.close()
 
 
-@pytest.mark.parametrize("free", [{"cache": "exact", "replica": CACHED}, {"replica": SHARED}])
-async def test_money_is_for_what_was_computed_for_this_answer(free: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "free",
+    [
+        {"cache": "exact", "replica": CACHED},
+        {"cache": "semantic", "cache_similarity": 0.97, "replica": CACHED},
+        {"replica": SHARED},
+    ],
+)
+async def test_money_is_for_what_was_computed_for_this_answer(free: dict[str, Any]) -> None:
     bench = Bench(3)
     await bench.several.hand_on(bench.chat, 1000)
     for call, fields in zip(bench.calls, (free, {}, {}), strict=True):
         call.say(prologue().model_copy(update=fields), end(2))
-    assert (await bench.several.begin()).cache == "none"
+    told = await bench.several.begin()
+    assert (told.cache, told.cache_similarity, told.replica) == ("none", None, "r")
     last = (await bench.rest())[-1]
     assert isinstance(last, End)
     used, charged = last.usage, bench.several.charged(last.usage)

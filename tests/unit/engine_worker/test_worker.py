@@ -488,6 +488,34 @@ async def test_the_deadline_ends_the_work_with_its_last_word() -> None:
     assert engine.running == []
 
 
+async def test_a_deadline_that_passes_as_the_last_step_is_sent_takes_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bus stands still under the last step's first frame, until the deadline cuts that off."""
+    engine = FakeEngine(Script(words=("Yes.",)), autoplay=False)
+    stuck = asyncio.Event()
+    async with worker(engine) as bench:
+        publish = bench.bus.publish
+
+        async def stand_still_once(subject: str, payload: bytes, *, reply: str = "") -> None:
+            if "Yes." in payload.decode() and not stuck.is_set():
+                stuck.set()
+                await asyncio.Event().wait()
+            await publish(subject, payload, reply=reply)
+
+        monkeypatch.setattr(bench.bus, "publish", stand_still_once)
+        handoff = bench.handoff(sampling=Sampling(max_tokens=1))
+        envelope = handoff.envelope.model_copy(update={"deadline": time.time() + 0.1})
+        await bench.hand(handoff.model_copy(update={"envelope": envelope}))
+        engine.step()
+        await stuck.wait()
+        prologue, last = await bench.answer()
+
+    assert isinstance(last, End)
+    assert (last.finish_reason, last.usage.completion_tokens) == ("stop", 1)
+    assert (prologue.seq, last.seq) == (0, 2)  # what stood still has its number, and can be asked for
+
+
 async def test_a_failed_engine_ends_every_request_and_then_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
