@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from baton_common.frame_inbox import AnyFrame, FrameQueue
 from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.fake_provider import FakeProvider, Turn, fake_provider
@@ -76,6 +77,20 @@ async def test_a_streamed_answer(stage: Stage, tmp_path: Path, plain: bool) -> N
         "finished",
         2,
     )
+
+
+async def test_its_frames_are_read_by_the_guard_and_not_by_the_gateway_that_wrote_them(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[AnyFrame] = []
+    put = FrameQueue.put
+    monkeypatch.setattr(FrameQueue, "put", lambda queue, frame: (taken.append(frame), put(queue, frame)))
+    async with fake_provider(hello) as provider:
+        write_catalog(tmp_path, provider)
+        await staged(stage, tmp_path)
+        assert (await ask(stage)).text == "Hello"
+    of_gateway = [type(frame).__name__ for frame in taken if frame.sender.startswith("llm_gateway-")]
+    assert [name for name in of_gateway if name != "Data"] == ["Prologue", "End"]
 
 
 async def test_a_call_that_its_deadline_ends_is_billed_for_what_was_asked_and_came(
