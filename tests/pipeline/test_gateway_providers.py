@@ -90,7 +90,7 @@ async def test_its_frames_are_read_by_the_guard_and_not_by_the_gateway_that_wrot
         await staged(stage, tmp_path)
         assert (await ask(stage)).text == "Hello"
     of_gateway = [type(frame).__name__ for frame in taken if frame.sender.startswith("llm_gateway-")]
-    assert [name for name in of_gateway if name != "Data"] == ["Prologue", "End"]
+    assert [name for name in of_gateway if name != "Data"] == ["Held", "Prologue", "End"]
 
 
 async def test_a_call_that_its_deadline_ends_is_billed_for_what_was_asked_and_came(

@@ -497,7 +497,9 @@ async def test_a_deadline_that_passes_as_the_last_step_is_sent_takes_nothing_of_
     async with worker(engine) as bench:
         publish = bench.bus.publish
 
-        async def stand_still_once(subject: str, payload: bytes, *, reply: str = "") -> None:
+        async def stand_still_once(
+            subject: str, payload: bytes, *, reply: str = "", within: float = 0.0
+        ) -> None:
             if "Yes." in payload.decode() and not stuck.is_set():
                 stuck.set()
                 await asyncio.Event().wait()
