@@ -497,15 +497,13 @@ async def test_a_deadline_that_passes_as_the_last_step_is_sent_takes_nothing_of_
     async with worker(engine) as bench:
         publish = bench.bus.publish
 
-        async def stand_still_once(
-            subject: str, payload: bytes, *, reply: str = "", within: float = 0.0
-        ) -> None:
+        async def still_once(subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
             if "Yes." in payload.decode() and not stuck.is_set():
                 stuck.set()
                 await asyncio.Event().wait()
             await publish(subject, payload, reply=reply)
 
-        monkeypatch.setattr(bench.bus, "publish", stand_still_once)
+        monkeypatch.setattr(bench.bus, "publish", still_once)
         handoff = bench.handoff(sampling=Sampling(max_tokens=1))
         envelope = handoff.envelope.model_copy(update={"deadline": time.time() + 0.1})
         await bench.hand(handoff.model_copy(update={"envelope": envelope}))
