@@ -59,7 +59,7 @@ class Slot(WireModel):
 
 
 class LateRun(WireModel):
-    """A request of an edge that was lost, settled without its last ledger row, which may come yet."""
+    """A request that was settled without its last ledger row, which may come yet."""
 
     picos: int = Field(default=0, ge=0, description="What of it is in `spent_picos`.")
     since: float = Field(description="Unix time in seconds: when it was settled.")

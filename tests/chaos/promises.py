@@ -24,8 +24,6 @@ TURNS_AWAY: Mapping[Wish, tuple[str, ...]] = {
 }
 """Without them nobody gets in, or who was let in gets an error instead. Of the others no client sees
 anything: a replica's work goes on at the other one, a search goes by words alone, records wait."""
-COMPARED = ("lost row", "tokens", "doubled", "bill")
-"""Where the bus was restarted, spans of that moment are lost: what only they could prove is not asked for."""
 
 _TRACEBACK = re.compile(r"│ Traceback .*\n(?:[^│\n]*│ {2,}.*\n)*(.*)")
 """Of `baton up`'s log: the frames of the stack are indented, what was raised is not."""
@@ -118,8 +116,7 @@ def _told(rows: Sequence[Row]) -> str:
 
 def of_witnesses(found: Evidence, *, since: float) -> Iterator[str]:
     for one in differences(found, since=since):
-        if one.kind in COMPARED:
-            yield f"{one.kind}: {one.request_id} {one.text}"
+        yield f"{one.kind}: {one.request_id or one.replica} {one.text}"
 
 
 def still_held(use: Mapping[str, AccountState]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from tests.system.live_system import LiveSystem, eventually
 
 REST_SECONDS = 90.0
 LIMITS_SECONDS = 40.0
+SPENDING_SECONDS = 150.0
 BETWEEN_ASKING_SECONDS = 2.0
 BUSY_BOOKS_SECONDS = 40.0
 
@@ -109,14 +110,16 @@ class Verdict:
                 return
             self._system.post(question("Still there?", stream=False, max_tokens=1), **asked)
             time.sleep(BETWEEN_ASKING_SECONDS)  # the pace of its own questions
-        yield from self._of_spending(give_up_at)
+        yield from self._of_spending()
 
-    def _of_spending(self, give_up_at: float) -> Iterator[str]:
+    def _of_spending(self) -> Iterator[str]:
+        """Of an answer whose end no edge heard the ledger is asked, some while later."""
+        give_up_at = time.monotonic() + SPENDING_SECONDS
         while found := [*promises.of_spending(asyncio.run(_use(self._system)), self._books().costs)]:
             if time.monotonic() > give_up_at:
                 yield from found
                 return
-            time.sleep(0.5)  # the last of its own questions is not booked yet
+            time.sleep(0.5)  # other processes: nothing tells but looking
 
 
 def _looked(look: Callable[[], Iterable[str]]) -> Iterator[str]:

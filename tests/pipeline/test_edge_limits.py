@@ -89,6 +89,7 @@ async def test_an_answer_that_breaks_off_is_charged_with_what_came(nats_url: str
         assert (state.requests, state.seats, state.held_picos) == (1, 0, 0)
         assert state.tokens == 10 + 40  # the prompt as it was counted on entry
         assert state.spent_picos == 40 * 40_000  # as the ledger: no count of the prompt came
+        assert [late.picos for late in state.late.values()] == [state.spent_picos]  # it may know more yet
 
 
 async def test_an_answer_that_breaks_off_is_charged_with_its_prompt_where_its_beginning_told_it(
@@ -107,6 +108,37 @@ async def test_an_answer_that_breaks_off_is_charged_with_its_prompt_where_its_be
         assert state.tokens == 12 + 1
         booked = load_catalog().price_of(MODEL).cost(Usage(prompt_tokens=12, completion_tokens=1))
         assert state.spent_picos == booked > 40_000
+
+
+@pytest.mark.parametrize(
+    ("error", "num_late"),
+    [
+        (ErrorBody(code="stop_unresponsive", message="Who has it?", stop="inference_router"), 1),
+        (ErrorBody(code="content_filter", message="No.", stop="input_guardrails"), 0),
+    ],
+)
+async def test_what_never_began_costs_nothing_unless_the_ledger_says_so_later(
+    nats_url: str, error: ErrorBody, num_late: int
+) -> None:
+    async def refuses(turn: Turn) -> None:
+        await turn.error(error)
+
+    rule = LimitRule(tokens_per_minute=999, budget=Budget(picos=10**9, period="total"))
+    async with limited_edges(nats_url, rule, refuses) as limited:
+        assert "error" in (await limited.first.ask(max_tokens=60, model=MODEL)).json()
+        await limited.first.edge.finished()
+        state = await limited.use()
+        assert (state.tokens, state.held_picos, state.spent_picos) == (0, 0, 0)
+        assert len(state.late) == num_late
+
+
+async def test_an_answer_that_is_heard_out_is_settled_for_good(nats_url: str) -> None:
+    rule = LimitRule(budget=Budget(picos=10**9, period="total"))
+    async with limited_edges(nats_url, rule) as limited:
+        assert (await limited.first.ask(max_tokens=60, model=MODEL)).status_code == 200
+        state = await limited.use()
+        assert state.spent_picos > 0
+        assert not state.late
 
 
 async def test_a_key_may_be_for_some_models_only(nats_url: str) -> None:

@@ -201,7 +201,9 @@ class RelayAnswer:
         beginning = self._call.beginning
         model = beginning.model if beginning else self._question.chat.model
         charged = self._call.charged(so_far.used)
-        await self._grant.settle(so_far.used, model, charged, uncounted=self._call.uncounted)
+        await self._grant.settle(
+            so_far.used, model, charged, uncounted=self._call.uncounted, is_all=self._call.has_ended
+        )
         if self._grant.alerts:
             self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
 
@@ -225,7 +227,7 @@ class RelayAnswer:
         ending = Ending(cut_short=True, error=error)
         cancelling = self._start_cancel("lease_lost")
         if self._call.beginning is None:
-            await self._grant.release()
+            await self._grant.release(may_cost=not self._call.over)
         await self._tell(ending, error)
         self._last_byte = self._trace.wall()
         await self._finish_cancel(cancelling, ending)
@@ -280,6 +282,8 @@ class RelayAnswer:
         await self._keep(ending)
         if self._call.beginning or status == "cancelled":
             await self._charge()
+        else:
+            await self._grant.release(may_cost=not self._call.over)
         self._so_far.describe(self._trace.attributes)
         if status == "ok":
             self._so_far.count(self._metrics, self._now())

@@ -65,6 +65,11 @@ class Call(Protocol):
         ...
 
     @property
+    def has_ended(self) -> bool:
+        """All that it used was told with its end."""
+        ...
+
+    @property
     def uncounted(self) -> float:
         """Where some prompts were counted by the engine: the part of all that was asked and never was."""
         ...
@@ -269,6 +274,10 @@ class RelayCall:
 
     def charged(self, used: Usage) -> Usage:
         return Usage() if self.prologue is not None and self.prologue.costs_nothing else used
+
+    @property
+    def has_ended(self) -> bool:
+        return self._end is not None
 
     @property
     def uncounted(self) -> float:

@@ -160,6 +160,10 @@ class SeveralCalls:
         return _sum([self._used(place) for place in self._asked if not self._costs_nothing(place)])
 
     @property
+    def has_ended(self) -> bool:
+        return self._ends.keys() >= set(self._asked)
+
+    @property
     def uncounted(self) -> float:
         """By their length: a tokenizer's count is not at hand any more."""
         lengths = [chat.num_characters or 1 for chat in self._chats]

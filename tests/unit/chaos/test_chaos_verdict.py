@@ -157,7 +157,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("tests.chaos.verdict.collect", collect)
     monkeypatch.setattr("tests.chaos.verdict._num_records_waiting", num_records_waiting)
     monkeypatch.setattr("tests.chaos.verdict._use", use)
-    for name in ("REST_SECONDS", "BUSY_BOOKS_SECONDS", "LIMITS_SECONDS"):
+    for name in ("REST_SECONDS", "BUSY_BOOKS_SECONDS", "LIMITS_SECONDS", "SPENDING_SECONDS"):
         monkeypatch.setattr(f"tests.chaos.verdict.{name}", 0.0)
     return run
 

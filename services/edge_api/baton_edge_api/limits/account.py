@@ -39,6 +39,9 @@ _SEAT_SECONDS = 1.0
 """When a seat, or money that others hold, may be free again is nobody's knowledge."""
 LATE_SECONDS = 300.0
 """How long a ledger row of a request that was settled without it may still come."""
+MOST_LATE = 256
+"""Runs in one account of which rows may come: it is written with each request. `baton limits recount` finds
+what others cost."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +152,15 @@ class Account:
             f.tokens = max(0, f.tokens + sum(uses[run].tokens - tokens for run, tokens in counted.items()))
         if self._rule.budget:
             f.spent_picos += sum(uses[run].picos for run in slot.runs)
-            late = [run for run in slot.runs if not uses[run].is_all]
-            f.late |= {run: LateRun(picos=uses[run].picos, since=self._now) for run in late}
+            for run in slot.runs:
+                self._expect_more(run, uses[run])
         return True
+
+    def _expect_more(self, run: str, use: Use) -> None:
+        """Its last ledger row may say more than `use` that it came to."""
+        f = self._f
+        if not use.is_all and run and len(f.late) < MOST_LATE:
+            f.late[run] = LateRun(picos=use.picos, since=self._now)
 
     def settle_late(self, uses: Mapping[str, tuple[LateRun, Use]]) -> bool:
         """What runs came to beyond what the account said of them when it was looked up is spent now. False,
@@ -261,14 +270,17 @@ class Account:
         self._let_go(hold)
         if hold.picos is not None:
             f.spent_picos += use.picos
+            self._expect_more(hold.run, use)
 
-    def release(self, hold: Hold) -> None:
-        """The request was refused further on: as if it had never been."""
+    def release(self, hold: Hold, *, may_cost: bool = False) -> None:
+        """The request was refused further on: as if it had never been. `may_cost`: or so it seems."""
         f = self._f
         if self._is_open(hold):
             f.requests = max(0, f.requests - hold.requests)
             f.tokens = max(0, f.tokens - (hold.tokens or 0))
         self._let_go(hold)
+        if hold.picos is not None:
+            self._expect_more(hold.run, Use(is_all=not may_cost))
 
     def free_seat(self, hold: Hold) -> Hold:
         """Its seat alone, ahead of the rest: its client is gone."""

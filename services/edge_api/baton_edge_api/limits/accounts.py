@@ -35,6 +35,8 @@ class Accounts:
         self._lanes: dict[str, Lane] = {}
         self._grants = itertools.count(1)
         self._seqs = itertools.count(1)
+        self.expects_rows = asyncio.Event()
+        """Set when something was settled of which rows may say more; whoever looks for them clears it."""
 
     def new_grant(self) -> int:
         return next(self._grants)
@@ -54,6 +56,8 @@ class Accounts:
         def settle(account: Account, hold: Hold) -> None:
             account.settle(hold, use)
 
+        if not use.is_all:
+            self.expects_rows.set()
         return self._lane(party).submit(Change(grant, settle, takes=False), can_wait=can_wait)
 
     def has_room(self, party: str) -> bool:
@@ -83,12 +87,14 @@ class Accounts:
         outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
         return outcome if is_ours else None
 
-    def release(self, party: str, grant: int) -> asyncio.Future[Outcome]:
+    def release(self, party: str, grant: int, *, may_cost: bool = False) -> asyncio.Future[Outcome]:
         """Of a grant that holds nothing there: nothing changes."""
 
         def release(account: Account, hold: Hold) -> None:
-            account.release(hold)
+            account.release(hold, may_cost=may_cost)
 
+        if may_cost:
+            self.expects_rows.set()
         return self._lane(party).submit(Change(grant, release, takes=False))
 
     def free_seat(self, party: str, grant: int) -> asyncio.Future[Outcome]:

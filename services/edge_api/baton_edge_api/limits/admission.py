@@ -126,11 +126,17 @@ class Grant:
                 self._book.accounts.free_seat(party, self._number)
 
     async def settle(
-        self, usage: Usage, model: str, charged: Usage | None = None, *, uncounted: float = 0.0
+        self,
+        usage: Usage,
+        model: str,
+        charged: Usage | None = None,
+        *,
+        uncounted: float = 0.0,
+        is_all: bool = True,
     ) -> None:
         """`model` answered; accounts of others that might have are given back. `charged`: what of it costs
         money, if not all: what came from a cache doesn't. `uncounted`: the part of several prompts that the
-        engine did not count.
+        engine did not count. `is_all` False: the end was not heard, and the ledger may have more.
 
         Where the engine's count of the prompt did not come, money is as in the ledger; the limit of tokens
         keeps the prompt as it was counted on entry: it protects, it is no bill."""
@@ -139,7 +145,8 @@ class Grant:
             return
         num_prompt_tokens = usage.prompt_tokens + round(uncounted * self._num_prompt_tokens)
         num_tokens = (num_prompt_tokens or self._num_prompt_tokens) + usage.completion_tokens
-        use = Use(num_tokens, book.catalog.price_of(model).cost(usage if charged is None else charged))
+        picos = book.catalog.price_of(model).cost(usage if charged is None else charged)
+        use = Use(num_tokens, picos, is_all)
         others = {model_party(name) for name in book.catalog.may_stand_for(self._asked.model)}
         others -= {model_party(model), model_party(self._asked.model)}
         waits: list[asyncio.Future[Outcome]] = []
@@ -158,9 +165,10 @@ class Grant:
         if waits:
             await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
-    async def release(self) -> None:
-        """It was refused further on: as if it had never been."""
-        if self._book and (waits := self._give_back()):
+    async def release(self, *, may_cost: bool = False) -> None:
+        """It was refused further on: as if it had never been. `may_cost`: it was lost there, and the ledger
+        may have something of it all the same."""
+        if self._book and (waits := self._give_back(may_cost=may_cost)):
             self._book.figures.released.inc()
             await asyncio.wait(waits, timeout=SETTLE_SECONDS)
 
@@ -177,11 +185,11 @@ class Grant:
         self.alerts.append(party)
         book.figures.alert(party, done.result().view)
 
-    def _give_back(self) -> list[asyncio.Future[Outcome]]:
+    def _give_back(self, *, may_cost: bool = False) -> list[asyncio.Future[Outcome]]:
         book, parties = self._book, self._take_parties()
         if not book or not parties:
             return []
-        return [book.accounts.release(party, self._number) for party in parties]
+        return [book.accounts.release(party, self._number, may_cost=may_cost) for party in parties]
 
     def _take_parties(self) -> list[str]:
         parties, self._parties = self._parties, []

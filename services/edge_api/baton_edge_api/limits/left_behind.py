@@ -1,7 +1,8 @@
-"""What edges that are gone had reserved: settled by those that live, with what the ledger says of it.
+"""What edges that are gone had reserved, settled by those that live with what the ledger says of it; and what
+was settled by anybody before its last row was there.
 
     an edge is lost ──▶ its slots in all accounts ──▶ a while later: still there? ──▶ the ledger ──▶ settled
-                                      runs without their last row ──▶ looked up again, for minutes ──▶ added
+    an end was not heard ──▶ runs without their last row ──▶ looked up again, for minutes ──▶ added
 
 The while is for the rest of the relay: it notices the loss as we do, stops what the lost edge asked for, and
 stores its last rows. Until then the reservations stand, so that a budget holds. Edges that live do this one
@@ -108,9 +109,13 @@ class LeftBehind:
         return accounts
 
     async def _until_lost(self, seconds: float) -> None:
-        """Or until these are over."""
-        until = asyncio.get_running_loop().time() + seconds
-        while not self._gone.lost.is_set() and asyncio.get_running_loop().time() < until:
+        """Or until these are over; or some while after we settled something without its last row."""
+        now, expects_rows = asyncio.get_running_loop().time, self._accounts.expects_rows
+        until = now() + seconds
+        while not self._gone.lost.is_set() and now() < until:
+            if expects_rows.is_set():
+                expects_rows.clear()
+                until = min(until, now() + LATE_LOOK_SECONDS + self._turn)
             self._gone.among(self._living())
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -162,7 +167,7 @@ class LeftBehind:
         try:
             rows = await self._rows({name for runs in late.values() for name in runs})
         except RequestFailed as failed:
-            log.warning("late rows of edges that are gone can't be looked for now: %s", failed.error.message)
+            log.warning("late rows can't be looked for now: %s", failed.error.message)
             return True
         for party, runs in late.items():
             uses = {

@@ -386,6 +386,34 @@ async def test_several_edges_add_a_late_row_once() -> None:
     assert asked >= 2
 
 
+async def test_what_an_edge_settles_without_having_heard_the_end_becomes_what_the_ledger_says() -> None:
+    """One answer of which a part was heard, one that was lost before it began, one that was heard out."""
+    scene = Scene()
+    alive = await scene.edge("edge-2")
+    await scene.say("edge-1")
+    async with scene.looking(alive):
+        await alive.accounts.settle(KEY, await reserve(alive, 1), Use(12, 30, is_all=False))
+        await alive.accounts.release(KEY, await reserve(alive, 2), may_cost=True)
+        await alive.accounts.settle(KEY, await reserve(alive, 3), Use(15, 60))
+        state = scene.state()
+        assert (state.tokens, state.held_picos, state.spent_picos) == (12 + 15, 0, 30 + 60)
+        assert {name: late.picos for name, late in state.late.items()} == {run(1).name: 30, run(2).name: 0}
+        scene.books.rows_of[run(1)] = [row(run(1), completion=9)]
+        await eventually(lambda: scene.state().spent_picos == 100 + 60)
+        scene.books.rows_of[run(2)] = [row(run(2), completion=1)]
+        await eventually(lambda: not scene.state().late)
+    assert scene.state().spent_picos == 100 + 20 + 60
+
+
+async def test_of_how_many_runs_rows_are_expected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton_edge_api.limits.account.MOST_LATE", 2)
+    scene = Scene()
+    alive = await scene.edge("edge-2")
+    for number in (1, 2, 3):
+        await alive.accounts.release(KEY, await reserve(alive, number), may_cost=True)
+    assert scene.state().late.keys() == {run(1).name, run(2).name}
+
+
 async def test_after_five_minutes_no_row_is_waited_for() -> None:
     scene = Scene()
     dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
