@@ -129,6 +129,7 @@ class _Event(HttpModel):
 class ResponseStateEvent(_Event):
     type: Literal[
         "response.created",
+        "response.queued",
         "response.in_progress",
         "response.completed",
         "response.incomplete",

@@ -281,7 +281,8 @@ class ResponseRequest(HttpModel):
     )
     background: bool | None = Field(
         default=None,
-        description="True: its id comes at once, and it is made later. Needs store; not with stream.",
+        description="True: its id comes at once, and it is made later. Needs store. With stream its events "
+        "come now, and again from `GET /v1/responses/ID?stream=true&starting_after=N`.",
     )
     prompt: Any = Field(default=None, description="Not served.")
 

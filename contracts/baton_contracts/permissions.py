@@ -14,6 +14,7 @@ from baton_contracts.registry import CHANNELS
 from baton_contracts.subjects import (
     BUCKET_BACKGROUND,
     BUCKET_BATCHES,
+    BUCKET_EVENTS,
     BUCKET_KEYS,
     BUCKET_LIMITS,
     STORE_FILES,
@@ -57,6 +58,7 @@ _BESIDE_CHANNELS: dict[Service, tuple[str, ...]] = {
         *_of_stream(f"KV_{BUCKET_LIMITS}", f"$KV.{BUCKET_LIMITS}.>"),
         *_of_stream(f"KV_{BUCKET_BATCHES}", f"$KV.{BUCKET_BATCHES}.>"),
         *_of_stream(f"KV_{BUCKET_BACKGROUND}", f"$KV.{BUCKET_BACKGROUND}.>"),
+        *_of_stream(f"KV_{BUCKET_EVENTS}", f"$KV.{BUCKET_EVENTS}.>"),
         *_of_stream(f"OBJ_{STORE_FILES}", f"$O.{STORE_FILES}.>"),
         "$JS.API.STREAM.NAMES",  # an object store asks for it; it tells which streams there are, no more
     ),

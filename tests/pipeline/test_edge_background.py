@@ -4,9 +4,8 @@ what becomes of one whose edge goes away."""
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ import pytest
 
 from baton_contracts.errors import ErrorBody
 from baton_edge_api.background import runner
-from baton_edge_api.background.records import BackgroundRecord
+from tests.support.background_responses import ASKED, asked_until, client_of, ended, left_behind
 from tests.support.books import running_books
 from tests.support.edge_process import RunningEdge, Turn, hello, running_edge
 from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import judged, text_of, whole
 from tests.support.relay import eventually
-
-ASKED: dict[str, Any] = {"model": "smollm2-135m", "input": "Hello?", "background": True}
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +44,6 @@ async def edge(own_nats: str, books: None) -> AsyncIterator[RunningEdge]:
 async def http(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(edge) as client:
         yield client
-
-
-def client_of(edge: RunningEdge) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=edge.url, headers=edge.headers, timeout=20)
-
-
-async def asked_until(
-    http: httpx.AsyncClient, response_id: str, is_so: Callable[[dict[str, Any]], bool]
-) -> dict[str, Any]:
-    """Asks for the response again and again, as its clients do."""
-    async with asyncio.timeout(15):
-        while True:
-            answer = await http.get(f"/v1/responses/{response_id}")
-            assert answer.status_code == 200, answer.text
-            if is_so(found := judged(answer.json())):
-                return found
-
-
-async def ended(http: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
-    return await asked_until(
-        http, response_id, lambda found: found["status"] not in ("queued", "in_progress")
-    )
 
 
 async def refused(http: httpx.AsyncClient, status: int, **fields: Any) -> dict[str, Any]:
@@ -225,11 +200,11 @@ async def test_what_is_refused_at_once(own_nats: str, books: None) -> None:
         running_edge(own_nats, endless, max_background=2, max_tenant_background=1) as edge,
         client_of(edge) as http,
     ):
-        for fields, param in (({"store": False}, "background"), ({"stream": True}, "stream")):
-            assert (await refused(http, 400, **fields))["param"] == param
+        assert (await refused(http, 400, store=False))["param"] == "background"
         assert (await refused(http, 404, previous_response_id=f"resp_{'0' * 40}"))["code"] == "not_found"
         queued = (await http.post("/v1/responses", json=ASKED)).json()
-        assert "1 of them yours" in (await refused(http, 503))["message"]
+        for fields in ({}, {"stream": True}):
+            assert "1 of them yours" in (await refused(http, 503, **fields))["message"]
         again = await http.post("/v1/responses", json=ASKED, headers={"x-request-id": queued["id"][5:37]})
         assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
         await http.post(f"/v1/responses/{queued['id']}/cancel")
@@ -273,37 +248,19 @@ async def test_another_edge_takes_what_a_dead_one_was_making(
     monkeypatch.setattr(runner, "_UNHEARD_SECONDS", 0.2)
     async with running_edge(own_nats) as edge, client_of(edge) as http:
         done = await whole(http, model="m", input="Hello?")
-        lost = await _left_behind(edge, done, starts=1)
+        lost = await left_behind(edge, done, starts=1)
         answered = await ended(http, lost.response_id)
         assert (answered["status"], text_of(answered)) == ("completed", "Hello ☃!")
-        tried_often = await _left_behind(edge, done, starts=4)
+        tried_often = await left_behind(edge, done, starts=4)
         failed = await ended(http, tried_often.response_id)
         assert failed["status"] == "failed"
         assert "4 instances were lost" in failed["error"]["message"]
-        cancelled = await _left_behind(edge, done, starts=1, is_cancelled=True)
+        cancelled = await left_behind(edge, done, starts=1, is_cancelled=True)
         assert (await ended(http, cancelled.response_id))["status"] == "cancelled"
         num_turns = len(edge.relay.turns)
-        kept = await _left_behind(edge, done, key=done["id"][5:])
+        kept = await left_behind(edge, done, key=done["id"][5:])
         assert (await ended(http, kept.response_id))["output"] == done["output"], "its end was kept already"
         assert len(edge.relay.turns) == num_turns == 2
-
-
-async def _left_behind(edge: RunningEdge, like: dict[str, Any], **changes: Any) -> BackgroundRecord:
-    """An entry whose edge nobody hears."""
-    fields: dict[str, Any] = {
-        "key": secrets.token_hex(20),
-        "tenant": {"tenant_id": "default", "team": "default", "key_id": "dev"},
-        "model": "smollm2-135m",
-        "ask": json.dumps({"model": "smollm2-135m", "input": "Hello?", "stream": True, "background": True}),
-        "input": "[]",
-        "body": json.dumps(like | {"background": True}),
-        "created_at": like["created_at"],
-        "owner": "edge_api-dead",
-    }
-    record = BackgroundRecord.model_validate(fields | changes)
-    bucket = await edge.bus.jetstream.key_value("baton_background")
-    await bucket.put(record.entry, record.encode())
-    return record
 
 
 async def test_what_is_stored_and_can_not_be_read_ends_as_failed(

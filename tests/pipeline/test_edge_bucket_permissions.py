@@ -1,4 +1,4 @@
-"""The edge's own NATS user may do with the bucket of limits what limits need, and with that of responses in
+"""The edge's own NATS user may do with the bucket of limits what limits need, and with those of responses in
 the background."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import pytest
 from baton_common.buckets import open_bucket
 from baton_common.nats_bus import NatsBus
 from baton_contracts.limits import LimitRule, rule_entry
-from baton_contracts.subjects import BUCKET_BACKGROUND, BUCKET_LIMITS
-from baton_edge_api.bucket import Conflict, NatsBucket
+from baton_contracts.subjects import BUCKET_BACKGROUND, BUCKET_EVENTS, BUCKET_LIMITS
+from baton_edge_api.bucket import BucketFull, Conflict, NatsBucket
 from baton_edge_api.bucket_watch import watch_bucket
 from baton_edge_api.limits.rules import RuleBook
 from tests.support.restricted_nats import RestrictedNats
@@ -45,5 +45,26 @@ async def test_the_edge_keeps_and_removes_what_is_made_in_the_background(relay_n
         assert (await bucket.read("tenant.key"))[0] == b""
         left = await bus.jetstream.stream_info(f"KV_{BUCKET_BACKGROUND}")
         assert left.state.messages == 0, "no mark of it stays behind"
+    finally:
+        await bus.close()
+
+
+async def test_the_edge_follows_and_purges_events_within_their_bounds(relay_nats: RestrictedNats) -> None:
+    bus: NatsBus = await relay_nats.connect("edge_api")
+    try:
+        bucket = NatsBucket(bus, BUCKET_EVENTS, keep_seconds=4200, max_bytes=1024 * 1024)
+        await bucket.replace("tenant.a.0", b"one", 0)
+        await bucket.replace("tenant.b.0", b"of another", 0)
+        values = bucket.follow("tenant.a.>")
+        assert [await anext(values), await anext(values)] == [b"one", None], "all that was there"
+        await bucket.replace("tenant.a.1", b"two", 0)
+        assert await anext(values) == b"two"
+        await values.aclose()
+        await bucket.purge("tenant.a.>")
+        assert list(await bucket.read_all("tenant.>")) == ["tenant.b.0"]
+        info = await bus.jetstream.stream_info(f"KV_{BUCKET_EVENTS}")
+        assert (info.config.max_age, info.config.max_bytes) == (4200, 1024 * 1024)
+        with pytest.raises(BucketFull):
+            await bucket.replace("tenant.a.2", b"x" * 1024 * 1024, 0)
     finally:
         await bus.close()

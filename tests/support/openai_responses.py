@@ -29,6 +29,12 @@ def judged(response: dict[str, Any]) -> dict[str, Any]:
     return response
 
 
+def judged_event(event: dict[str, Any]) -> dict[str, Any]:
+    """The same event; raises if it is none of OpenAI's."""
+    _EVENT.validate_python(event, strict=True)
+    return event
+
+
 def events_of(body: str) -> list[dict[str, Any]]:
     """Of a whole stream, each judged: `event:` says the type, numbers count from 0, the order is right."""
     events: list[dict[str, Any]] = []
@@ -40,8 +46,7 @@ def events_of(body: str) -> list[dict[str, Any]]:
         event = json.loads(data.removeprefix("data: "))
         assert named == f"event: {event['type']}"
         assert event["sequence_number"] == len(events)
-        _EVENT.validate_python(event, strict=True)
-        events.append(event)
+        events.append(judged_event(event))
     _check_order(events)
     return events
 

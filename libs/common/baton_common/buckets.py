@@ -40,14 +40,20 @@ class BucketEntry:
     revision: int
 
 
-async def open_bucket(jetstream: JetStreamContext, name: str) -> KeyValue:
-    """Made, if nobody has yet."""
+async def open_bucket(
+    jetstream: JetStreamContext,
+    name: str,
+    *,
+    keep_seconds: float | None = None,
+    max_bytes: int | None = None,
+) -> KeyValue:
+    """Made within these bounds, if nobody has yet."""
     try:
         return await jetstream.key_value(name)
     except BucketNotFoundError:
         log.info("making the bucket %s", name)
     try:
-        return await jetstream.create_key_value(bucket=name, history=1)
+        return await jetstream.create_key_value(bucket=name, history=1, ttl=keep_seconds, max_bytes=max_bytes)
     except BadRequestError:  # another process was faster
         return await jetstream.key_value(name)
 

@@ -16,6 +16,11 @@ from baton_contracts.errors import ErrorBody, error_type
 HeaderList = list[tuple[bytes, bytes]]
 
 NO_STORE: tuple[bytes, bytes] = (b"cache-control", b"no-store")
+SSE_HEADERS: HeaderList = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
 CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
 
 

@@ -6,21 +6,29 @@ Owns the translation of the bus's errors: `Conflict` is a lost race, `BusError` 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 import nats.errors
 import nats.js.errors
 from nats.js.kv import KeyValue
 
-from baton_common.buckets import open_bucket, read_bucket
+from baton_common.buckets import open_bucket, read_bucket, reading_bucket
 from baton_common.errors import BatonError, BusError, BusUnavailable
 from baton_common.nats_bus import NatsBus
 
 CALL_SECONDS = 2.0
+NO_SPACE = 10077
+"""JetStream's number for "maximum bytes exceeded"."""
+_SILENCE_SECONDS = 0.5
 
 
 class Conflict(BatonError):
     """Somebody else wrote first. Nothing was written."""
+
+
+class BucketFull(BatonError):
+    """There is no more space. Nothing was written."""
 
 
 class Bucket(Protocol):
@@ -34,9 +42,14 @@ class Bucket(Protocol):
 
 
 class NatsBucket:
-    def __init__(self, bus: NatsBus, name: str) -> None:
+    def __init__(
+        self, bus: NatsBus, name: str, *, keep_seconds: float | None = None, max_bytes: int | None = None
+    ) -> None:
+        """The bounds are those of a bucket that is made here."""
         self._bus = bus
         self._name = name
+        self._keep_seconds = keep_seconds
+        self._max_bytes = max_bytes
         self._bucket: KeyValue | None = None
 
     async def read(self, entry: str) -> tuple[bytes, int]:
@@ -60,6 +73,8 @@ class NatsBucket:
         except nats.js.errors.KeyWrongLastSequenceError as error:
             raise Conflict(entry) from error
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            if getattr(error, "err_code", 0) == NO_SPACE:
+                raise BucketFull(self._name) from error
             raise self._away(entry, error) from error
 
     async def remove(self, entry: str) -> None:
@@ -68,11 +83,20 @@ class NatsBucket:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await bucket.delete(entry)
-                await self._bus.jetstream.purge_stream(
-                    f"KV_{self._name}", subject=f"$KV.{self._name}.{entry}"
-                )
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             raise self._away(entry, error) from error
+        await self.purge(entry)
+
+    async def purge(self, pattern: str) -> None:
+        """Entries that match, without a trace; those who watch are not told. Raises BusError."""
+        await self._open(pattern)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._bus.jetstream.purge_stream(
+                    f"KV_{self._name}", subject=f"$KV.{self._name}.{pattern}"
+                )
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(pattern, error) from error
 
     async def read_all(self, pattern: str) -> dict[str, bytes]:
         """All values whose entries match, by entry. Raises BusError."""
@@ -83,13 +107,38 @@ class NatsBucket:
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             raise self._away(pattern, error) from error
 
+    async def follow(self, pattern: str) -> AsyncGenerator[bytes | None, None]:
+        """Values that match, in the order in which they were written; None once all that were there have been
+        given, and after each silence of half a second. Ends when the connection is another one: then what was
+        written meanwhile may have been missed. Close it if you leave early. Raises BusError."""
+        await self._open(pattern)
+        connection = self._bus.num_reconnects
+        try:
+            async with reading_bucket(self._bus.jetstream, self._name, pattern) as reading:
+                async for entry in reading.first():
+                    if entry.value is not None:
+                        yield entry.value
+                yield None
+                while self._bus.num_reconnects == connection:
+                    try:
+                        yield (await reading.next(_SILENCE_SECONDS)).value
+                    except nats.errors.TimeoutError:
+                        yield None
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            raise self._away(pattern, error) from error
+
     async def _open(self, entry: str) -> KeyValue:
         if not self._bus.connected:
             raise BusUnavailable(entry)
         if self._bucket is None:
             try:
                 async with asyncio.timeout(CALL_SECONDS):
-                    self._bucket = await open_bucket(self._bus.jetstream, self._name)
+                    self._bucket = await open_bucket(
+                        self._bus.jetstream,
+                        self._name,
+                        keep_seconds=self._keep_seconds,
+                        max_bytes=self._max_bytes,
+                    )
             except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
                 raise self._away(entry, error) from error
         return self._bucket

@@ -12,15 +12,9 @@ from starlette.types import Send
 from baton_common.tasks import spawn
 from baton_contracts.errors import ErrorBody
 from baton_edge_api import sse
-from baton_edge_api.answers import Answer, HeaderList, error_answer
+from baton_edge_api.answers import SSE_HEADERS, Answer, HeaderList, error_answer
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.interruption import Watchdog
-
-_SSE_HEADERS: HeaderList = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 class ClientSide:
@@ -33,7 +27,7 @@ class ClientSide:
         self._streaming = False
 
     async def begin_stream(self, headers: HeaderList) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*_SSE_HEADERS, *headers]})
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
     def ping_when_silent(self) -> None:
         self._watchdog.streams(self._ping)

@@ -48,6 +48,8 @@ class Promise:
     created_at: float
     deadline: float
     """Unix times in seconds."""
+    num_events: int = 2
+    """That its stream has begun with: that it was created, and is queued."""
     abandoned: bool = False
     """It is made elsewhere, or anew: nothing of this answer is kept."""
 

@@ -29,7 +29,8 @@ class InsideAnswer:
 
 
 class InsideCall:
-    """One POST of JSON. `on_event` gets the pieces of a stream as they come: its answer has no body then."""
+    """One POST of JSON. `on_event` gets the pieces of a stream as they come; the last one is the body of the
+    answer, which says how it ended."""
 
     def __init__(
         self,
@@ -104,12 +105,12 @@ class InsideCall:
         if message["type"] == "http.response.start":
             self._start = message
         elif message["type"] == "http.response.body":
-            piece = message.get("body", b"")
-            if self._on_event and self._start and self._start["status"] == 200:
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            if more and self._on_event and self._start and self._start["status"] == 200:
                 self._on_event(piece)
             else:
                 self._pieces.append(piece)
-            self._complete = not message.get("more_body", False)
+            self._complete = not more
 
 
 class Tries:

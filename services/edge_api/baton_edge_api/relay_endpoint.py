@@ -10,17 +10,15 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from baton_common.errors import RequestFailed
 from baton_common.frame_inbox import FrameQueue
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.limits import Run
-from baton_edge_api.answers import Answer
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
 from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
-from baton_edge_api.front import send_answer
 from baton_edge_api.limits.admission import Asked
 from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
@@ -36,7 +34,7 @@ Read = Callable[[object], Question]
 """What the JSON of a body asks for. Pure, maybe slow. Raises RequestFailed, naming the parameter."""
 Complete = Callable[[Question, Tenant, str], Awaitable[Question]]
 """Adds what must be asked for, given the tenant and the request id. Raises RequestFailed."""
-SetAside = Callable[[Question, Tenant, Exchange], Awaitable[Answer | None]]
+SetAside = Callable[[Question, Tenant, Exchange], Awaitable[ASGIApp | None]]
 """What a client gets at once whose question is answered later; None: it is answered now. May raise
 RequestFailed."""
 
@@ -61,11 +59,11 @@ class RelayEndpoint:
         with parts.desk.seat(request_id) as queue, parts.metrics.in_flight.track_inprogress():
             at_once = await self._serve(scope, receive, send, tenant, queue)
         if at_once:  # the seat is free for the answer that was promised
-            await send_answer(send, at_once)
+            await at_once(scope, receive, send)
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, tenant: Tenant, queue: FrameQueue
-    ) -> Answer | None:
+    ) -> ASGIApp | None:
         """None: it was answered by the relay. Raises RequestFailed."""
         parts, exchange = self._parts, exchange_of(scope)
         trace = RequestTrace(parts.desk.node, exchange.started, exchange.parent_span_id)

@@ -76,6 +76,8 @@ class EdgeSettings(ServiceSettings):
     max_background: int = Field(default=256, ge=1)
     """Responses made in the background at once, waiting ones included."""
     max_tenant_background: int = Field(default=64, ge=1)
-    """Of one tenant."""
+    """Of one tenant. As many may be followed at once."""
+    background_events_bytes: int = Field(default=512 * 1024**2, ge=1024**2)
+    """Of the events of all streams of them; set when their bucket is made."""
     record_seconds: float = Field(default=1.0, gt=0)
     """How long the end of an answer waits for its conversation to be stored; then that goes on behind it."""

@@ -56,7 +56,10 @@ async def never_answers(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def a_runner(store: Store, *, at_most: int = 8) -> BackgroundRunner:
-    parts = RunParts(EDGE, cast(Any, store), cast(Any, None), cast(Any, None), lambda: 0.0, seconds=60.0)
+    nothing = cast(Any, None)
+    parts = RunParts(
+        EDGE, cast(Any, store), nothing, nothing, lambda: 0.0, max_piece_bytes=1000, seconds=60.0
+    )
     runner = BackgroundRunner(cast(Any, None), parts, at_most, at_most)
     runner.app = never_answers
     return runner

@@ -15,6 +15,7 @@ from baton_contracts.envelope import Tenant
 from baton_contracts.identifiers import name_of_token, subject_token
 from baton_contracts.openai_responses import ResponseRequest
 from baton_contracts.records import ResponseRecord, ResponseStatus
+from baton_edge_api.responses.events import event
 from baton_edge_api.responses.ids import response_id
 from baton_edge_api.responses.response_object import ResponseForm
 
@@ -34,6 +35,7 @@ class BackgroundRecord(WireModel):
     is_cancelled: bool = False
     owner: str = Field(description="The edge that makes it; empty: whoever takes it.")
     starts: int = Field(default=1, ge=1, description="How many edges have taken it, this one included.")
+    streams: bool = Field(default=False, description="Its events are kept, for who follows them.")
     is_unreadable: bool = Field(default=False, description="What stood there before could not be read.")
 
     @classmethod
@@ -82,6 +84,11 @@ class BackgroundRecord(WireModel):
     def taken_by(self, edge: str) -> BackgroundRecord:
         changes = {"owner": edge, "starts": self.starts + 1, "state": "queued"}
         return self.model_copy(update=changes)
+
+    def begun(self) -> bytes:
+        """What a stream of it begins with: as many events as a Promise says."""
+        told = {"response": self.model_copy(update={"state": "queued"}).object()}
+        return event("response.created", told, 0) + event("response.queued", told, 1)
 
     def object(self) -> dict[str, Any]:
         return orjson.loads(self.body) | {"status": self.state, "output": []}

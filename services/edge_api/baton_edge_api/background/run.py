@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import orjson
@@ -21,6 +22,7 @@ from baton_common.errors import RequestFailed
 from baton_common.tasks import spawn
 from baton_contracts.errors import ErrorBody
 from baton_contracts.records import ResponseRecord
+from baton_edge_api.background.event_log import EventLog
 from baton_edge_api.background.records import BackgroundRecord
 from baton_edge_api.background.store import BackgroundStore
 from baton_edge_api.exchange import Inside, Promise
@@ -46,6 +48,8 @@ class RunParts:
     books: BooksDesk
     record_log: RecordLog
     wall: Callable[[], float]
+    max_piece_bytes: int
+    """Of events: what fits into a message of the bus."""
     seconds: float
     """From being asked for to its end at most."""
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -60,6 +64,11 @@ class BackgroundRun:
         self._leaving = asyncio.Event()
         """Cancelled or given up."""
         self._given_up = asyncio.Event()
+        self._events: EventLog | None = None
+        if record.streams:
+            self._events = EventLog(
+                parts.store.events, record.entry, parts.max_piece_bytes, lost=self._give_up
+            )
         self._is_handed_back = False
         self.has_begun = False
 
@@ -87,13 +96,32 @@ class BackgroundRun:
     async def run(self) -> None:
         """Until its end is kept, or it was given up. Raises RequestFailed while the bus is away."""
         self.seen(self._record)
-        is_kept = self._record.starts > 1 and await self._is_kept()
-        if not is_kept:
-            await self._make()
+        async with self._telling():
+            is_kept = self._record.starts > 1 and await self._is_kept()
+            if not is_kept:
+                await self._make()
         if not self._given_up.is_set():
             await self._parts.store.remove(self._record.entry)
         elif self._is_handed_back:
             await self._parts.store.change(self._record.entry, self._without_owner)
+
+    @asynccontextmanager
+    async def _telling(self) -> AsyncGenerator[None, None]:
+        """Its events are written meanwhile; all of them at the end, unless it was given up."""
+        if (events := self._events) is None:
+            yield
+            return
+        if self._record.starts > 1:
+            await events.open()
+        events.add(self._record.begun())
+        writing = asyncio.create_task(events.write())
+        try:
+            yield
+            if not self._given_up.is_set():
+                events.end()
+                await unless(self._given_up, asyncio.shield(writing))
+        finally:
+            writing.cancel()
 
     def _without_owner(self, present: BackgroundRecord) -> BackgroundRecord | None:
         if present.owner != self._parts.instance:
@@ -124,7 +152,7 @@ class BackgroundRun:
 
     async def _answer(self) -> ResponseRecord | None:
         """The end of an answer that never began. None: it has begun, and is kept on its own way."""
-        if hopeless := self._hopeless():
+        if not self._leaving.is_set() and (hopeless := self._hopeless()):
             return self._failed(hopeless)
         tries = Tries()
         while not self._leaving.is_set():
@@ -152,6 +180,9 @@ class BackgroundRun:
         if self._record.starts > MAX_STARTS:
             text = f"{MAX_STARTS} instances were lost or ended while they made it."
             return ErrorBody(code="stop_lost", message=text, stop="edge_api")
+        if self._events and self._events.num_events > self._promise.num_events + 1:
+            text = "The instance that made it was lost or ended, and a part of its answer had been told."
+            return ErrorBody(code="stop_lost", message=text, stop="edge_api")
         return None
 
     async def _ask(self) -> InsideAnswer | None:
@@ -163,8 +194,9 @@ class BackgroundRun:
         )
         return await call.run(self._leaving)
 
-    def _on_event(self, event: bytes) -> None:
-        del event
+    def _on_event(self, events: bytes) -> None:
+        if self._events:
+            self._events.add(events)
         if not self.has_begun:
             self.has_begun = True
             spawn(self._tell_begun())

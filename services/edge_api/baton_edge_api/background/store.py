@@ -1,4 +1,5 @@
-"""The bucket `baton_background`: an entry for each response that is to be made or is being made.
+"""The bucket `baton_background`: an entry for each response that is to be made or is being made; and which
+bucket has their events.
 
 Owns the translation of the bus's errors. An entry is there until its answer is kept: who finds none asks the
 books.
@@ -22,8 +23,10 @@ Change = Callable[[BackgroundRecord], BackgroundRecord | None]
 class BackgroundStore:
     """All raise RequestFailed while the bus is away."""
 
-    def __init__(self, bucket: NatsBucket) -> None:
+    def __init__(self, bucket: NatsBucket, events: NatsBucket) -> None:
+        """`events`: of those that are streamed."""
         self._bucket = bucket
+        self.events = events
 
     async def add(self, record: BackgroundRecord) -> None:
         with _reaching():
@@ -48,6 +51,12 @@ class BackgroundStore:
                 continue
             return wanted
 
+    async def forget_events(self, tenant_id: str, response_id: str) -> None:
+        """Of one whose end is kept."""
+        if key := key_of(response_id):
+            with _reaching():
+                await self.events.purge(f"{entry_of(tenant_id, key)}.>")
+
     async def remove(self, entry: str) -> None:
         with _reaching():
             await self._bucket.remove(entry)
@@ -58,11 +67,16 @@ class BackgroundStore:
         return (BackgroundRecord.read(entry, value) if value else None), revision
 
 
+def away(error: BusError) -> RequestFailed:
+    text = f"Responses in the background can't be reached now ({error}). Try again shortly."
+    return RequestFailed(
+        ErrorBody(code="bus_unavailable", message=text, stop="edge_api", retry_after_seconds=1)
+    )
+
+
 @contextmanager
 def _reaching() -> Generator[None, None, None]:
     try:
         yield
     except BusError as error:
-        text = f"Responses in the background can't be reached now ({error}). Try again shortly."
-        away = ErrorBody(code="bus_unavailable", message=text, stop="edge_api", retry_after_seconds=1)
-        raise RequestFailed(away) from error
+        raise away(error) from error

@@ -6,17 +6,21 @@ from starlette.types import ASGIApp
 
 from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
-from baton_contracts.subjects import BUCKET_BACKGROUND
+from baton_contracts.subjects import BUCKET_BACKGROUND, BUCKET_EVENTS
 from baton_edge_api.background.desk import BackgroundDesk
 from baton_edge_api.background.run import RunParts
 from baton_edge_api.background.runner import BackgroundRunner
 from baton_edge_api.background.store import BackgroundStore
+from baton_edge_api.background.viewing import Viewers, ViewingParts
 from baton_edge_api.bucket import NatsBucket
 from baton_edge_api.bucket_watch import watch_bucket
 from baton_edge_api.limits.admission import Admission
 from baton_edge_api.record_log import RecordLog
 from baton_edge_api.responses.books_desk import BooksDesk
 from baton_edge_api.settings import EdgeSettings
+
+_EVENTS_SECONDS = 600.0
+"""Of a response that took as long as it may, the first events are kept so long after its end."""
 
 
 class Background:
@@ -33,21 +37,41 @@ class Background:
     ) -> None:
         self._node = node
         self._bus = bus
-        self.store = BackgroundStore(NatsBucket(bus, BUCKET_BACKGROUND))
+        events = NatsBucket(
+            bus,
+            BUCKET_EVENTS,
+            keep_seconds=settings.background_seconds + _EVENTS_SECONDS,
+            max_bytes=settings.background_events_bytes,
+        )
+        self.store = BackgroundStore(NatsBucket(bus, BUCKET_BACKGROUND), events)
         parts = RunParts(
             instance=node.instance,
             store=self.store,
             books=books,
             record_log=record_log,
             wall=node.clock.wall,
+            max_piece_bytes=settings.max_handoff_bytes,
             seconds=settings.background_seconds,
         )
         self._runner = BackgroundRunner(node, parts, settings.max_background, settings.max_tenant_background)
         self.makes = self._runner.makes
+        self._viewers = Viewers(
+            ViewingParts(
+                store=self.store,
+                mirror=self._runner.mirror,
+                events=events,
+                books=books,
+                keep_alive_seconds=settings.keep_alive_seconds,
+                write_seconds=settings.write_timeout,
+            ),
+            settings.max_background,
+            settings.max_tenant_background,
+        )
         self.desk = BackgroundDesk(
             self.store,
             self._runner,
             admission,
+            self._viewers,
             instance=node.instance,
             max_bytes=settings.max_handoff_bytes,
         )
@@ -62,4 +86,5 @@ class Background:
         )
 
     async def stop(self) -> None:
+        self._viewers.stop()
         await self._runner.stop()

@@ -5,12 +5,13 @@ Owns who may see which file: the tenant that it belongs to. Anybody else gets th
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import get_args
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import IO, get_args
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -18,20 +19,21 @@ from starlette.responses import Response
 
 from baton_common.errors import RequestFailed
 from baton_contracts.openai_batches import StoredPurpose
-from baton_edge_api.answers import json_answer
-from baton_edge_api.batches.downloads import Download
+from baton_edge_api.answers import NO_STORE, HeaderList, json_answer
 from baton_edge_api.batches.pages import page
 from baton_edge_api.batches.records import FileRecord, new_file_id
 from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.batches.uploads import UploadLimits, upload
 from baton_edge_api.exchange import exchange_of
 from baton_edge_api.keys import KeyRing
+from baton_edge_api.piecewise import PiecewiseAnswer
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
 from baton_edge_api.turns import Turns
 
 _FILE_ID = re.compile(r"file-[0-9a-f]{24}")
+_PIECE_BYTES = 256 * 1024
 _BATCH_FILE_SECONDS = 30 * 24 * 3600
 """Files of batches go by themselves after so long, as they do elsewhere."""
 
@@ -108,16 +110,18 @@ class FileEndpoints:
     async def content(self, request: Request) -> Response:
         record = await self._wanted(request)
         name = quote(record.filename, safe="")
-        headers = {
-            "content-length": str(record.num_bytes),
-            "content-disposition": f"attachment; filename*=UTF-8''{name}",
-            "x-content-type-options": "nosniff",
-            "cache-control": "no-store",
-        }
+        headers: HeaderList = [
+            (b"content-type", b"application/octet-stream"),
+            (b"content-length", str(record.num_bytes).encode()),
+            (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()),
+            (b"x-content-type-options", b"nosniff"),
+            NO_STORE,
+        ]
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._downloads.turn(record.tenant_id))
             content = held.enter_context(await self._store.open_file(record.id))
-            return Download(content, headers, held.pop_all(), self._settings.write_timeout)
+            pieces = await held.enter_async_context(aclosing(_pieces(content)))
+            return PiecewiseAnswer(pieces, headers, held.pop_all(), self._settings.write_timeout)
 
     async def delete(self, request: Request) -> Response:
         record = await self._wanted(request)
@@ -131,6 +135,11 @@ class FileEndpoints:
     async def _wanted(self, request: Request) -> FileRecord:
         tenant = self._ring.caller_of(request.scope)
         return await find_file(self._store, tenant.tenant_id, request.path_params["file_id"], "file_id")
+
+
+async def _pieces(content: IO[bytes]) -> AsyncGenerator[bytes, None]:
+    while piece := await asyncio.to_thread(content.read, _PIECE_BYTES):
+        yield piece
 
 
 async def find_file(store: OfflineStore, tenant_id: str, file_id: str, param: str) -> FileRecord:

@@ -39,14 +39,12 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import subject_token
 from baton_contracts.subjects import BUCKET_BATCHES, STORE_FILES
 from baton_edge_api.batches.records import BatchRecord, FileRecord
+from baton_edge_api.bucket import NO_SPACE
 
 log = logging.getLogger(__name__)
 
 _STREAM = f"KV_{BUCKET_BATCHES}"
 _IN_MEMORY_BYTES = 1024 * 1024
-_NO_SPACE = 10077
-"""JetStream's number for "maximum bytes exceeded"."""
-
 _NOT_THERE = (KeyNotFoundError, ObjectNotFoundError, ObjectDeletedError)
 
 M = TypeVar("M", bound=WireModel)
@@ -264,7 +262,7 @@ class OfflineStore:
         except (*_NOT_THERE, KeyWrongLastSequenceError):
             raise
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-            if getattr(error, "err_code", 0) == _NO_SPACE:
+            if getattr(error, "err_code", 0) == NO_SPACE:
                 text = (
                     f"The store of files is full ({self._max_bytes} bytes). Remove files that are done with."
                 )

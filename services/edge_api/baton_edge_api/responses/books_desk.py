@@ -6,7 +6,9 @@ has left.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import orjson
 
 from baton_contracts import subjects
 from baton_contracts.queries import BooksQuery, BooksReply, StoredResponse
@@ -56,3 +58,8 @@ class BooksDesk:
             seconds=self._query_timeout,
         )
         return reply.responses
+
+
+def stored_object(stored: StoredResponse) -> dict[str, Any]:
+    """The Response, as its client gets it."""
+    return orjson.loads(stored.body) | {"output": orjson.loads(stored.output)}

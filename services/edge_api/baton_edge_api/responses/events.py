@@ -22,19 +22,38 @@ from baton_edge_api.token_objects import rated_tokens
 _PART_EVENTS = {"message": "output_text", "reasoning": "reasoning_text"}
 
 
+def event(kind: str, members: dict[str, Any], number: int) -> bytes:
+    body = orjson.dumps({"type": kind} | members | {"sequence_number": number})
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+
+
+def error_event(error: ErrorBody, number: int) -> bytes:
+    """In our own words."""
+    return event("error", {"code": error.code, "message": error.message, "param": error.param}, number)
+
+
+def numbered(piece: bytes) -> Iterable[tuple[int, bytes]]:
+    """The events in a piece of a stream, each with its number, its last member. Comments are none."""
+    for block in piece.split(b"\n\n"):
+        if block.startswith(b"event: "):
+            yield int(block[block.rindex(b":") + 1 : -1]), block + b"\n\n"
+
+
 class EventWriter:
     """Implements AnswerWriter."""
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: Telling, num_before: int = 0) -> None:
+        """`num_before`: events that its client has had, the first of which says that it was created."""
         self._telling = telling
         self._output = telling.output
-        self._sequence = 0
+        self._sequence = num_before
         self._deltas: dict[int, bytes] = {}
         """Item → its delta event up to the delta."""
 
     def begin(self, prologue: Prologue) -> bytes:
         response = self._telling.in_progress(prologue.model)
-        return self._state("response.created", response) + self._state("response.in_progress", response)
+        created = b"" if self._sequence else self._state("response.created", response)
+        return created + self._state("response.in_progress", response)
 
     def data(self, frame: Data) -> bytes:
         return self._tell(self._output.take(frame))
@@ -48,8 +67,8 @@ class EventWriter:
 
     def broken(self, error: ErrorBody, so_far: AnswerSoFar) -> bytes:
         """The error in our own words, then in OpenAI's. No event says that an item is done which isn't."""
-        why = {"code": error.code, "message": error.message, "param": error.param}
-        return self._event("error", why) + self._state("response.failed", self._telling.broken(so_far, error))
+        failed = self._telling.broken(so_far, error)
+        return error_event(error, self._next()) + self._state("response.failed", failed)
 
     def _tell(self, changes: Iterable[Change]) -> bytes:
         return b"".join([self._event_of(change) for change in changes])
@@ -110,8 +129,7 @@ class EventWriter:
         return self._event(kind, {"response": response})
 
     def _event(self, kind: str, members: dict[str, Any]) -> bytes:
-        body = orjson.dumps({"type": kind} | members | {"sequence_number": self._next()})
-        return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+        return event(kind, members, self._next())
 
     def _next(self) -> int:
         self._sequence += 1

@@ -26,6 +26,7 @@ from baton_edge_api.openapi_parts import (
 
 RESPONSE_MODELS = (ResponseRequest, ResponseObject, ResponseEvent, DeletedResponse, InputItemList)
 
+_TOLD = content("ResponseObject") | content("ResponseEvent", "text/event-stream")
 _STORED = (404, 413, 502, 504)
 
 
@@ -36,11 +37,21 @@ def response_paths() -> dict[str, Any]:
         "/v1/responses/{response_id}": {
             "get": operation(
                 "getResponse",
-                "A stored response.",
-                answer("It.", content("ResponseObject")),
+                "A stored response; with `stream` the events of one that was asked for with background and "
+                "stream, while it is made and for ten minutes after its end.",
+                answer("It, or its events.", _TOLD),
                 key=True,
                 failures=_STORED,
-                parameters=[response_id],
+                parameters=[
+                    response_id,
+                    parameter("stream", "query", "true: its events, from the first.", enum=["true", "false"]),
+                    parameter(
+                        "starting_after",
+                        "query",
+                        "With stream: the sequence_number of the last event not wanted.",
+                        pattern="^[0-9]{1,9}$",
+                    ),
+                ],
             ),
             "delete": operation(
                 "deleteResponse",
@@ -66,11 +77,10 @@ def response_paths() -> dict[str, Any]:
 
 
 def _create() -> dict[str, Any]:
-    told = content("ResponseObject") | content("ResponseEvent", "text/event-stream")
     return operation(
         "createResponse",
         "Answer, whole, as typed server-sent events or in the background, and store what was answered.",
-        limited_answer("The response; with `stream`, its events, the last with the whole response.", told),
+        limited_answer("The response; with `stream`, its events, the last with the whole response.", _TOLD),
         key=True,
         failures=LIMITED,
         requestBody=body("ResponseRequest"),

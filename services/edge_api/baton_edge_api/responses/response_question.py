@@ -53,7 +53,9 @@ class ResponseQuestion(Question):
         if self.promise:
             key, created = self.promise.key, int(self.promise.created_at)
         telling = self.told[envelope.run_id] = Telling(key, self.wire, created)
-        return EventWriter(telling) if self.chat.stream else WholeResponse(telling)
+        if not self.chat.stream:
+            return WholeResponse(telling)
+        return EventWriter(telling, self.promise.num_events if self.promise else 0)
 
     # Made later
 

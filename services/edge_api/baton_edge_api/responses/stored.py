@@ -1,4 +1,4 @@
-"""Stored responses, each tenant's own: look up, forget, cancel, list the input.
+"""Stored responses, each tenant's own: look up, follow, forget, cancel, list the input.
 
 One that is made in the background is in its bucket until its end is in the books: that is asked first.
 """
@@ -11,16 +11,18 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from baton_common.errors import RequestFailed
 from baton_contracts.queries import StoredResponse
 from baton_edge_api.answers import NO_STORE, Answer
 from baton_edge_api.background.desk import BackgroundDesk
 from baton_edge_api.background.records import BackgroundRecord
+from baton_edge_api.background.viewing import Viewed
 from baton_edge_api.exchange import exchange_of, header
 from baton_edge_api.keys import KeyRing
-from baton_edge_api.refusals import bad_value, not_served
-from baton_edge_api.responses.books_desk import BooksDesk
+from baton_edge_api.refusals import bad_value
+from baton_edge_api.responses.books_desk import BooksDesk, stored_object
 from baton_edge_api.responses.items import Item
 from baton_edge_api.side_endpoints import to_response
 
@@ -31,17 +33,21 @@ class StoredResponses:
     books: BooksDesk
     background: BackgroundDesk
 
-    async def get(self, request: Request) -> Response:
-        if request.query_params.get("stream", "false") != "false":
-            raise not_served("stream", "a stored response is given whole.")
+    async def get(self, request: Request) -> ASGIApp:
+        after = _read_after(request)
+        if after is not None:
+            viewed = Viewed(
+                self._tenant_id(request), _response_id(request), exchange_of(request.scope).request_id
+            )
+            return await self.background.follow(viewed, after)
         if waiting := await self._in_background(request):
             return _json(waiting.object())
-        return _json(_object(await self._stored(request)))
+        return _json(stored_object(await self._stored(request)))
 
     async def cancel(self, request: Request) -> Response:
         if waiting := await self.background.cancel(self._tenant_id(request), _response_id(request)):
             return _json(waiting.object())
-        response = _object(await self._stored(request))
+        response = stored_object(await self._stored(request))
         if not response["background"]:
             text = "Only what was asked for with background can be cancelled so: close the connection."
             raise RequestFailed.because("invalid_value", text, param="response_id")
@@ -52,6 +58,7 @@ class StoredResponses:
         if await self._in_background(request):
             text = "This response is still being made. Cancel it first, or wait for its end."
             raise RequestFailed.because("conflict", text, param="response_id")
+        await self.background.forget(tenant_id, response_id)
         if not await self.books.delete(response_id, tenant_id, exchange_of(request.scope).request_id):
             raise _not_found()
         return _json({"id": response_id, "object": "response", "deleted": True})
@@ -110,12 +117,25 @@ def _read_page(request: Request) -> _Page:
     return _Page(int(limit), order == "desc", query.get("after"))
 
 
+def _read_after(request: Request) -> int | None:
+    """The last event that a client knows which follows the events, -1 if it knows none; None: it doesn't."""
+    query = request.query_params
+    stream, after = query.get("stream", "false"), query.get("starting_after")
+    if stream not in ("true", "false"):
+        raise bad_value("stream", "must be true or false.")
+    if stream == "false":
+        if after is not None:
+            raise bad_value("starting_after", "only allowed when stream is true.")
+        return None
+    if after is None:
+        return -1
+    if not (after.isascii() and after.isdecimal() and len(after) <= 9):
+        raise bad_value("starting_after", "must be the sequence_number of an event.")
+    return int(after)
+
+
 def _response_id(request: Request) -> str:
     return request.path_params["response_id"]
-
-
-def _object(stored: StoredResponse) -> dict[str, Any]:
-    return orjson.loads(stored.body) | {"output": orjson.loads(stored.output)}
 
 
 def _not_found() -> RequestFailed:
