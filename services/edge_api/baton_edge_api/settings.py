@@ -18,6 +18,9 @@ class EdgeSettings(ServiceSettings):
     dev_key: SecretStr = SecretStr("")
     """Accepted beside the keys of the bucket, so that a first start needs no other tool."""
 
+    allowed_origins: tuple[str, ...] = ()
+    """Of pages whose scripts may call the API from a browser: `["https://chat.example"]`, or `["*"]`."""
+
     strict: bool = False
     """Unknown request fields are refused instead of named in a warning header."""
 

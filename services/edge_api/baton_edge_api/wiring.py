@@ -17,6 +17,7 @@ from baton_edge_api.app import build_app
 from baton_edge_api.background.wiring import Background
 from baton_edge_api.batches.wiring import Offline
 from baton_edge_api.completion_reading import completion_reader
+from baton_edge_api.cross_origin import for_origins
 from baton_edge_api.embedder_call import EmbedderCall
 from baton_edge_api.embedders import EmbedderBoard
 from baton_edge_api.embeddings import EmbeddingParts, EmbeddingsEndpoint
@@ -92,7 +93,8 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         )
         offline.run(app, replicas, embedders, catalog)
         background.run(app)
-        async with serving(app, settings, sock, lambda: node.state == "draining"):
+        served = for_origins(app, settings.allowed_origins)
+        async with serving(served, settings, sock, lambda: node.state == "draining"):
             yield
             await background.stop()
             desk.end_all()
