@@ -122,3 +122,19 @@ def test_services_wait_for_their_secrets_and_for_the_bus(ours: dict[str, list[di
 def test_the_engines_serve_the_catalogs_defaults(ours: dict[str, list[dict[str, Any]]]) -> None:
     served = [entry["environment"]["BATON_MODEL"] for entry in ours["engine_worker"]]
     assert served == [model.name for model in load_catalog().defaults]
+
+
+def test_the_guide_to_other_servers_fits_the_file(compose: dict[str, Any]) -> None:
+    guide = (ROOT / "docs" / "operations" / "docker.md").read_text()
+    (block,) = re.findall(r"(?s)```yaml\n(.*?)```", guide)
+    more = yaml.safe_load(block)["services"]
+    assert set(more) == {"edge_api", "llm_gateway"}  # those that read the catalog
+    assert (
+        "ENV BATON_SERVICE=${SERVICE} BATON_HOME=/var/lib/baton "
+        in (ROOT / "infra" / "docker" / "Dockerfile").read_text()
+    )
+    for name, entry in more.items():
+        assert name in compose["services"]
+        assert set(entry.get("networks", [])) <= set(compose["networks"])
+        assert entry["volumes"] == ["./catalog.toml:/var/lib/baton/catalog.toml:ro"]
+    assert not compose["networks"]["outside"]  # unlike the others not internal
