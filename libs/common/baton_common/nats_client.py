@@ -44,11 +44,19 @@ class StraightClient(Client):
         self._patience = 0.0
         self._latest_write: asyncio.TimerHandle | None = None
 
-    async def publish_within(self, seconds: float, subject: str, payload: bytes, reply: str = "") -> None:
+    async def publish_within(
+        self,
+        seconds: float,
+        subject: str,
+        payload: bytes,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
         """Like `publish`, but it may wait so long for what is published next, to share its write."""
         self._patience = seconds
         try:
-            await self.publish(subject, payload, reply=reply)  # nothing else runs before it asks for a flush
+            # Nothing else runs before it asks for a flush.
+            await self.publish(subject, payload, reply=reply, headers=headers)
         finally:
             self._patience = 0.0
 
@@ -64,9 +72,16 @@ class StraightClient(Client):
             raise
 
     async def ask(
-        self, subject: str, payload: bytes, *, timeout: float, headers: dict[str, str] | None = None
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float,
+        headers: dict[str, str] | None = None,
+        within: float = 0.0,
     ) -> bytes:
-        """The first answer. Raises nats.errors.NoRespondersError, TimeoutError, whatever `publish` raises."""
+        """The first answer. `within`: as of `publish_within`. Raises nats.errors.NoRespondersError, TimeoutError,
+        whatever `publish` raises."""
         if not self._answers_sid:
             await self._hear_answers()
         loop = asyncio.get_running_loop()
@@ -75,7 +90,7 @@ class StraightClient(Client):
         self._answers[inbox] = answer
         timer = loop.call_later(timeout, _give_up, answer)
         try:
-            await self.publish(subject, payload, reply=inbox, headers=headers)
+            await self.publish_within(within, subject, payload, inbox, headers)
             return await answer
         finally:
             timer.cancel()
