@@ -80,8 +80,8 @@ class StraightClient(Client):
         headers: dict[str, str] | None = None,
         within: float = 0.0,
     ) -> bytes:
-        """The first answer. `within`: as of `publish_within`. Raises nats.errors.NoRespondersError, TimeoutError,
-        whatever `publish` raises."""
+        """The first answer. `within`: as of `publish_within`. Raises NoRespondersError, TimeoutError, what
+        `publish` raises."""
         if not self._answers_sid:
             await self._hear_answers()
         loop = asyncio.get_running_loop()
