@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from types import TracebackType
 
 from baton_common.clock import Clock
 from baton_contracts.spans import AttributeValue, Span, SpanBatch
@@ -17,16 +15,41 @@ def new_span_id() -> str:
     return f"{random.getrandbits(64) or 1:016x}"
 
 
-@dataclass
 class OpenSpan:
-    """A span while it is being measured; attributes may be added."""
+    """A span while its block is measured; attributes may be added. An exception that leaves the block marks
+    it as failed."""
 
-    span_id: str
-    attributes: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
-    status: str = "ok"
+    __slots__ = ("_name", "_recorder", "_start", "_stop", "attributes")
+
+    def __init__(
+        self, recorder: SpanRecorder, name: str, stop: int | None, attributes: dict[str, AttributeValue]
+    ) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._stop = stop
+        self._start = 0.0
+        self.attributes = attributes
 
     def set(self, **attributes: AttributeValue) -> None:
         self.attributes.update(attributes)
+
+    def __enter__(self) -> OpenSpan:
+        self._start = self._recorder.clock.wall()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed = "error" if isinstance(error, Exception) else "cancelled"
+        recorder = self._recorder
+        recorder.add(
+            self._name,
+            self._start,
+            recorder.clock.wall(),
+            stop=self._stop,
+            status=failed if error else "ok",
+            attributes=self.attributes,
+        )
 
 
 class SpanRecorder:
@@ -38,7 +61,7 @@ class SpanRecorder:
         self._service: Service = service
         self._instance = instance
         self._stop = stop
-        self._clock = clock
+        self.clock = clock
         self.parent = parent
         self.root_id = new_span_id()
         self.spans: list[Span] = []
@@ -71,32 +94,13 @@ class SpanRecorder:
             )
         )
 
-    @contextmanager
-    def span(
-        self, name: str, *, stop: int | None = None, **attributes: AttributeValue
-    ) -> Generator[OpenSpan, None, None]:
-        """Measures the block; an exception that leaves it marks the span as failed."""
-        opened = OpenSpan(new_span_id(), dict(attributes))
-        start = self._clock.wall()
-        try:
-            yield opened
-        except BaseException as error:
-            opened.status = "error" if isinstance(error, Exception) else "cancelled"
-            raise
-        finally:
-            self.add(
-                name,
-                start,
-                self._clock.wall(),
-                stop=stop,
-                status=opened.status,
-                span_id=opened.span_id,
-                attributes=opened.attributes,
-            )
+    def span(self, name: str, *, stop: int | None = None, **attributes: AttributeValue) -> OpenSpan:
+        """To be entered at once; measures the block."""
+        return OpenSpan(self, name, stop, attributes)
 
     def close(self, name: str, start: float, *, status: str, attributes: dict[str, AttributeValue]) -> None:
         """Adds this stop's own span, the parent of the others."""
-        end = self._clock.wall()
+        end = self.clock.wall()
         self.add(
             name, start, end, status=status, span_id=self.root_id, parent=self.parent, attributes=attributes
         )
