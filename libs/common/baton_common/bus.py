@@ -62,10 +62,10 @@ class Bus(Protocol):
         ...
 
     async def publish_durable(
-        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5, within: float = 0.0
+        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5
     ) -> None:
         """Returns only when the stream has stored it; the same `message_id` again is stored once.
-        `within`: as of `publish`. Raises BusError when it could not be stored in time."""
+        Raises BusError when it could not be stored in time."""
         ...
 
     async def close(self) -> None: ...

@@ -150,7 +150,7 @@ class MemoryBus:
         return subscription
 
     async def publish_durable(
-        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5, within: float = 0.0
+        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5
     ) -> None:
         if not self.online:
             raise BusUnavailable(subject)

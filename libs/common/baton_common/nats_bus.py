@@ -193,7 +193,7 @@ class NatsBus:
         return NatsSubscriptionHandle(subscription)
 
     async def publish_durable(
-        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5, within: float = 0.0
+        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5
     ) -> None:
         headers = {"Nats-Msg-Id": message_id}
         try:
@@ -202,7 +202,7 @@ class NatsBus:
                     try:
                         _check_stored(
                             await self._client.ask(
-                                subject, payload, timeout=min(2.0, timeout), headers=headers, within=within
+                                subject, payload, timeout=min(2.0, timeout), headers=headers
                             )
                         )
                     except nats.errors.MaxPayloadError as error:  # no later try will do

@@ -44,19 +44,11 @@ class StraightClient(Client):
         self._patience = 0.0
         self._latest_write: asyncio.TimerHandle | None = None
 
-    async def publish_within(
-        self,
-        seconds: float,
-        subject: str,
-        payload: bytes,
-        reply: str = "",
-        headers: dict[str, str] | None = None,
-    ) -> None:
+    async def publish_within(self, seconds: float, subject: str, payload: bytes, reply: str = "") -> None:
         """Like `publish`, but it may wait so long for what is published next, to share its write."""
         self._patience = seconds
         try:
-            # Nothing else runs before it asks for a flush.
-            await self.publish(subject, payload, reply=reply, headers=headers)
+            await self.publish(subject, payload, reply=reply)  # nothing else runs before it asks for a flush
         finally:
             self._patience = 0.0
 
@@ -72,16 +64,9 @@ class StraightClient(Client):
             raise
 
     async def ask(
-        self,
-        subject: str,
-        payload: bytes,
-        *,
-        timeout: float,
-        headers: dict[str, str] | None = None,
-        within: float = 0.0,
+        self, subject: str, payload: bytes, *, timeout: float, headers: dict[str, str] | None = None
     ) -> bytes:
-        """The first answer. `within`: as of `publish_within`. Raises NoRespondersError, TimeoutError, what
-        `publish` raises."""
+        """The first answer. Raises nats.errors.NoRespondersError, TimeoutError, whatever `publish` raises."""
         if not self._answers_sid:
             await self._hear_answers()
         loop = asyncio.get_running_loop()
@@ -90,7 +75,7 @@ class StraightClient(Client):
         self._answers[inbox] = answer
         timer = loop.call_later(timeout, _give_up, answer)
         try:
-            await self.publish_within(within, subject, payload, inbox, headers)
+            await self.publish(subject, payload, reply=inbox, headers=headers)
             return await answer
         finally:
             timer.cancel()

@@ -16,7 +16,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import new_request_id
 from baton_edge_api.answers import CLOSE, error_answer
-from baton_edge_api.joined_writes import JoinedWrites
 
 MAX_HEAD_BYTES = 64 * 1024
 
@@ -38,8 +37,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
         _first_byte = 0.0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            joined: Any = JoinedWrites(transport, self.loop)
-            super().connection_made(joined)
+            super().connection_made(transport)
             self.idle_since = self.loop.time()
             self._await_head()
 

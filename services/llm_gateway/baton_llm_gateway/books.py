@@ -15,9 +15,6 @@ from baton_contracts.records import UsageRecord
 
 log = logging.getLogger(__name__)
 
-SHARE_SECONDS = 0.002
-"""A row may wait so long for what is sent next: it is for nobody's eyes yet, and should we die with it others
-store it in our place."""
 FIRST_PAUSE_SECONDS = 0.5
 TRY_SECONDS = 5.0
 MAX_TRIES = 8
@@ -63,11 +60,7 @@ class Books:
         for _ in range(tries):
             try:
                 await self._bus.publish_durable(
-                    subject,
-                    record.encode(),
-                    message_id=message_id,
-                    timeout=TRY_SECONDS,
-                    within=SHARE_SECONDS,
+                    subject, record.encode(), message_id=message_id, timeout=TRY_SECONDS
                 )
             except BusError as error:
                 log.warning("usage record %s not stored yet: %s", message_id, error)

@@ -35,7 +35,7 @@ class Store(MemoryBus):
         self.tries: list[str] = []
 
     async def publish_durable(
-        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5, within: float = 0.0
+        self, subject: str, payload: bytes, *, message_id: str, timeout: float = 5
     ) -> None:
         self.tries.append(message_id)
         if len(self.tries) <= self.failures:
