@@ -22,7 +22,8 @@ class WireModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="null")
 
     def encode(self) -> bytes:
-        return self.model_dump_json(exclude_none=True).encode()
+        # What model_dump_json calls; that one makes text of it.
+        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

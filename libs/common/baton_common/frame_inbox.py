@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 AnyFrame = Held | Prologue | Data | End | Error
 
+REPAIR_SECONDS = 2.0
+"""A sender that does not answer within this is asked again."""
 QUEUE_FRAMES = 4096
 """A receiver this far behind is not going to catch up."""
 
@@ -138,15 +141,15 @@ class FrameQueue:
         self._ordered.append(frame)
         return True
 
-    async def _repair(self) -> None:
+    async def _repair(self, seconds: float) -> None:
         """Asks the sender for everything from the first missing frame on."""
         if self._stream is None:
             return
         sender, attempt = self._stream
         ask = Resend(attempt=attempt, first_seq=self._expected)
+        subject = subjects.resend(sender, self._request_id)
         try:
-            raw = await self._bus.request(subjects.resend(sender, self._request_id), ask.encode(), timeout=2)
-            answer = Resent.decode(raw)
+            answer = Resent.decode(await self._bus.request(subject, ask.encode(), timeout=seconds))
         except NoResponders:
             if not self._bus.is_settled:
                 return
@@ -161,24 +164,27 @@ class FrameQueue:
         for frame in answer.frames:
             self._accept(frame)
 
-    async def _next_is_here(self, stall_seconds: float) -> bool:
-        """False after a silence, or at a gap."""
-        if not self._arrived and not await self._arrival.within(stall_seconds):
-            return False
-        return not self._arrived or self._accept(self._arrived.popleft())
-
-    async def get(self, stall_seconds: float = 2.0) -> AnyFrame:
+    async def get(self, stall_seconds: float = 2.0, *, by: float = math.inf) -> AnyFrame:
         """The next frame. After `stall_seconds` of silence the sender is asked whether it sent more, again
-        and again: the caller bounds the whole wait. Raises StreamBroken; QueueOverflow, after which it begins
-        anew: what comes is heard again."""
+        and again, until `by` of the loop's clock. Raises TimeoutError then; StreamBroken; QueueOverflow,
+        after which it begins anew: what comes is heard again."""
         while not self._ordered:
             if self._overflow:
                 self._overflow = False
                 self._arrived = deque(frame for frame in self._arrived if frame.seq < 0)
                 raise QueueOverflow(self._capacity)
-            if not await self._next_is_here(stall_seconds):
-                await self._repair()
+            is_silent = not self._arrived and not await self._arrival.within(min(stall_seconds, _left(by)))
+            if is_silent or (self._arrived and not self._accept(self._arrived.popleft())):
+                await self._repair(min(REPAIR_SECONDS, _left(by)))
         return self._ordered.popleft()
+
+
+def _left(by: float) -> float:
+    """Seconds. Raises TimeoutError if there are none."""
+    left = by - asyncio.get_running_loop().time()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 class FrameInbox:

@@ -10,56 +10,80 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from baton_common.text_normal import builds_words, comparable
 
 BOUNDARY = "\0"
+ROOT = 0
+"""The automaton's state where nothing has begun."""
+_MOST_QUIET = 4096
+"""Characters in one of the few tables of those that nothing begins with."""
 
 
-class SymbolReader:
-    """Characters in, symbols out; remembers only whether it is inside a word or behind a blank."""
+class Reading(NamedTuple):
+    """What is remembered between two characters."""
 
-    def __init__(self) -> None:
-        self._in_word = False
-        self._after_blank = True
+    in_word: bool = False
+    after_blank: bool = True
 
-    def read(self, char: str) -> str:
-        found = comparable(char)
-        if found == " ":
-            return self._blank()
-        symbols = ""
-        for part in found:
-            if builds_words(part) != self._in_word:
-                self._in_word = not self._in_word
-                symbols += BOUNDARY
-            symbols += part
-            self._after_blank = False
-        return symbols
 
-    def _blank(self) -> str:
-        symbols = BOUNDARY if self._in_word else ""
-        self._in_word = False
-        if not self._after_blank:
-            symbols += " "
-        self._after_blank = True
-        return symbols
+BEGINNING = Reading()
 
-    def finish(self) -> str:
-        """The text is over."""
-        symbols = BOUNDARY if self._in_word else ""
-        self._in_word = False
-        return symbols
+
+@lru_cache(maxsize=16384)
+def read(char: str, before: Reading) -> tuple[str, Reading]:
+    """The symbols of a character behind others, and what is remembered for the next."""
+    in_word, after_blank = before
+    found = comparable(char)
+    if found == " ":
+        symbols = BOUNDARY if in_word else ""
+        return symbols if after_blank else symbols + " ", BEGINNING
+    symbols = ""
+    for part in found:
+        if builds_words(part) != in_word:
+            in_word = not in_word
+            symbols += BOUNDARY
+        symbols += part
+        after_blank = False
+    return symbols, Reading(in_word, after_blank)
+
+
+def symbols_at_end(before: Reading) -> str:
+    """The text is over."""
+    return BOUNDARY if before.in_word else ""
 
 
 def symbols_of(text: str, *, whole_words: bool = True) -> str:
     """A phrase as symbols. `whole_words=False` lets it begin and end inside a word."""
-    reader = SymbolReader()
-    symbols = ("".join(map(reader.read, text)) + reader.finish()).strip(" ")
+    symbols, reading = "", BEGINNING
+    for char in text:
+        more, reading = read(char, reading)
+        symbols += more
+    symbols = (symbols + symbols_at_end(reading)).strip(" ")
     return symbols if whole_words else symbols.strip(BOUNDARY)
 
 
+class _Quiet(dict[str, "_Quiet | None"]):
+    """With the automaton at its root and so much remembered, by character: the table for the one after it, or
+    None if it may begin a phrase, or end one. Filled as characters come."""
+
+    def __init__(self, automaton: PhraseAutomaton, reading: Reading) -> None:
+        super().__init__()
+        self._automaton = automaton
+        self.reading = reading
+
+    def __missing__(self, char: str) -> _Quiet | None:
+        if len(self) >= _MOST_QUIET:
+            self.clear()
+        symbols, reading = read(char, self.reading)
+        self[char] = self._automaton.quiet(reading) if self._automaton.passes(symbols) else None
+        return self[char]
+
+
 class PhraseAutomaton:
-    """Aho and Corasick, "Efficient string matching" (1975). State 0 is the root."""
+    """Aho and Corasick, "Efficient string matching" (1975)."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """`patterns` are symbols. Raises ValueError for an empty one."""
@@ -76,6 +100,7 @@ class PhraseAutomaton:
                 raise ValueError(f"phrase {index + 1} has nothing in it that could be found")
             self._insert(index, pattern)
         self._link()
+        self._quiet: dict[Reading, _Quiet] = {}
 
     def _insert(self, index: int, pattern: str) -> None:
         state = 0
@@ -107,14 +132,43 @@ class PhraseAutomaton:
                 return 0
             state = self._fall[state]
 
+    def passes(self, symbols: str) -> bool:
+        """Whether they lead from the root back to it, and no phrase ends among them."""
+        state = ROOT
+        for symbol in symbols:
+            state = self.step(state, symbol)
+            if self.found[state]:
+                return False
+        return state == ROOT
+
+    def quiet(self, reading: Reading) -> _Quiet:
+        if reading not in self._quiet:
+            self._quiet[reading] = _Quiet(self, reading)
+        return self._quiet[reading]
+
+    def skip(self, text: str, start: int, reading: Reading) -> tuple[int, Reading]:
+        """From the root: the index of the first character from `start` on that matters, and what is
+        remembered before it. Nearly all of nearly every text is skipped: a look into a table a character."""
+        table = self.quiet(reading)
+        for index in range(start, len(text)):
+            following = table[text[index]]
+            if following is None:
+                return index, table.reading
+            table = following
+        return len(text), table.reading
+
     def first_in(self, text: str) -> int | None:
         """Index of the phrase that ends first in `text`."""
-        reader, state = SymbolReader(), 0
-        for char in text:
-            for symbol in reader.read(char):
+        reading, state, index = BEGINNING, ROOT, 0
+        while index < len(text):
+            if state == ROOT:
+                index, reading = self.skip(text, index, reading)
+            symbols, reading = read(text[index], reading) if index < len(text) else ("", reading)
+            for symbol in symbols:
                 state = self.step(state, symbol)
                 if self.found[state]:
                     return self.found[state][0]
-        for symbol in reader.finish():
+            index += 1
+        for symbol in symbols_at_end(reading):
             state = self.step(state, symbol)
         return self.found[state][0] if self.found[state] else None

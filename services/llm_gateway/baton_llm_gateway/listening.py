@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 
 from baton_common.errors import StreamBroken
 from baton_common.frame_inbox import AnyFrame, FrameQueue, QueueOverflow
@@ -83,13 +84,14 @@ class Listener:
     async def until_over(self, attempt: Attempt) -> None:
         """A cancel does not end it: the engine's own last word does, with what was used; or its silence."""
         loop = asyncio.get_running_loop()
-        last_word_by: float | None = None
+        last_word_by = 0.0
         while not attempt.over:
-            if self._cancellation.is_set and last_word_by is None:
+            if self._cancellation.is_set and not last_word_by:
                 last_word_by = loop.time() + LAST_WORD_SECONDS
+            # Before the first token silence is waiting, and bounded by the deadline.
+            stalls_at = loop.time() + self._stall_seconds if attempt.has_begun else math.inf
             try:
-                async with asyncio.timeout_at(last_word_by or self._stalls_at(attempt)):
-                    frame = await self._queue.get(PROBE_SECONDS)
+                frame = await self._queue.get(PROBE_SECONDS, by=last_word_by or stalls_at)
             except TimeoutError:
                 self._hear_silence(attempt)
             except StreamBroken as broken:
@@ -105,12 +107,6 @@ class Listener:
                     self._hear(attempt, await self._queue.get())
         except (TimeoutError, StreamBroken) as error:
             log.warning("no last word of %s: %s", attempt.replica, error or "silence")
-
-    def _stalls_at(self, attempt: Attempt) -> float | None:
-        """Before the first token silence is waiting, and bounded by the deadline."""
-        if not attempt.has_begun:
-            return None
-        return asyncio.get_running_loop().time() + self._stall_seconds
 
     def _hear(self, attempt: Attempt, frame: AnyFrame) -> None:
         if isinstance(frame, Error) and frame.sender == self._ourselves:

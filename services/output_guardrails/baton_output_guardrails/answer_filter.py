@@ -7,7 +7,8 @@ held it is, and what is banned takes it along. Knows no order of frames and no b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from baton_contracts.frames import Data, PromptPiece, SpelledToken, TokenLogprob, ToolCallPiece
 from baton_output_guardrails.argument_filter import ArgumentFilter
@@ -16,9 +17,8 @@ from baton_output_guardrails.stream_filter import StreamFilter
 from baton_output_guardrails.told_tokens import AnswerTokens, PromptTokens
 
 
-@dataclass(frozen=True)
-class Passed:
-    """What may go out now."""
+class Passed(NamedTuple):
+    """What may go out now, by the names of a frame's fields."""
 
     text: str = ""
     reasoning: str = ""
@@ -28,9 +28,7 @@ class Passed:
     prompt: PromptPiece | None = None
 
     def __bool__(self) -> bool:
-        return bool(
-            self.text or self.reasoning or self.tool_calls or self.logprobs or self.tokens or self.prompt
-        )
+        return any(self)
 
 
 @dataclass(frozen=True)
@@ -59,6 +57,8 @@ class AnswerFilter:
         self._rules = rules
         self._text = rules.text()
         self._reasoning = rules.text()
+        self._parts = [self._text, self._reasoning]
+        """All there are, with those of names, arguments and told tokens."""
         self._names: list[StreamFilter] = []
         self._calls: dict[int, ArgumentFilter] = {}
         self._tokens: AnswerTokens | None = None
@@ -69,11 +69,11 @@ class AnswerFilter:
 
     @property
     def hits(self) -> tuple[str, ...]:
-        return tuple(hit for part in self._parts() for hit in part.hits)
+        return tuple(hit for part in self._parts for hit in part.hits)
 
     @property
     def held_chars_max(self) -> int:
-        return max(part.held_chars_max for part in self._parts())
+        return max(part.held_chars_max for part in self._parts)
 
     def push(self, frame: Data) -> Passed:
         """Nothing more comes out of an answer in which something banned was found."""
@@ -83,12 +83,11 @@ class AnswerFilter:
         reasoning = self._reasoning.push(frame.reasoning) if frame.reasoning else ""
         calls = tuple(self._call(piece) for piece in frame.tool_calls or ())
         self._take_tokens(frame)
-        self.blocked = any(part.blocked for part in self._parts())
-        if any(name.blocked for name in self._names):
-            return Passed(text, reasoning)
-        if self.blocked:
-            return Passed(text, reasoning, calls)
-        return self._with_tokens(Passed(text, reasoning, calls))
+        self.blocked = any(part.blocked for part in self._parts)
+        if not self.blocked:
+            return self._with_tokens(Passed(text, reasoning, calls))
+        is_called_so = any(name.blocked for name in self._names)
+        return Passed(text, reasoning, () if is_called_so else calls)
 
     def finish(self, more_text: str = "") -> Passed:
         """The answer is over: what was held back, unless it is banned. `more_text` goes behind it."""
@@ -103,7 +102,7 @@ class AnswerFilter:
             self._tokens.flush()
         if self._prompt:
             self._prompt.end()
-        self.blocked = any(part.blocked for part in self._parts())
+        self.blocked = any(part.blocked for part in self._parts)
         passed = Passed(text, reasoning, calls)
         return passed if self.blocked else self._with_tokens(passed)
 
@@ -113,16 +112,17 @@ class AnswerFilter:
             judged.push(piece.name)
             judged.flush()
             self._names.append(judged)
-        part = self._calls.setdefault(piece.index, self._rules.arguments())
+            self._parts.append(judged)
+        part = self._calls.get(piece.index) or self._new_call(piece.index)
         arguments = part.push(piece.arguments)
         if piece.is_whole:
             arguments += part.flush()
         return piece.model_copy(update={"arguments": arguments})
 
-    def _parts(self) -> list[StreamFilter]:
-        told = [part.judged for part in (self._tokens, self._prompt) if part]
-        calls = (part.filter for part in self._calls.values())
-        return [self._text, self._reasoning, *self._names, *calls, *told]
+    def _new_call(self, index: int) -> ArgumentFilter:
+        part = self._calls[index] = self._rules.arguments()
+        self._parts.append(part.filter)
+        return part
 
     def _places(self) -> tuple[tuple[StreamFilter, int], ...]:
         texts = ((part, part.num_fed) for part in (self._text, self._reasoning))
@@ -133,12 +133,14 @@ class AnswerFilter:
         if frame.prompt:
             if self._prompt is None:
                 self._prompt = PromptTokens(self._rules.name())
+                self._parts.append(self._prompt.judged)
             self._prompt.push(frame.prompt)
         elif self._prompt:
             self._prompt.end()
         if frame.logprobs or frame.tokens:
             if self._tokens is None:
                 self._tokens = AnswerTokens(self._rules.name())
+                self._parts.append(self._tokens.judged)
             self._tokens.push(frame, self._places())
 
     def _with_tokens(self, passed: Passed) -> Passed:
@@ -147,4 +149,4 @@ class AnswerFilter:
             return passed
         logprobs, tokens = self._tokens.free(at_end=self._finished) if self._tokens else ((), ())
         prompt = self._prompt.free() if self._prompt else None
-        return replace(passed, logprobs=logprobs, tokens=tokens, prompt=prompt)
+        return passed._replace(logprobs=logprobs, tokens=tokens, prompt=prompt)

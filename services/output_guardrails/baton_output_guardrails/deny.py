@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from baton_common.phrases import BOUNDARY, PhraseAutomaton, SymbolReader, symbols_of
+from baton_common.phrases import BEGINNING, BOUNDARY, ROOT, PhraseAutomaton, read, symbols_at_end, symbols_of
 from baton_output_guardrails.restorer import Piece
 
 
@@ -80,13 +80,13 @@ class DenyWindow:
     def __init__(self, rules: DenyRules, *, monitor: bool = False) -> None:
         self._rules = rules
         self._monitor = monitor
-        self._reader = SymbolReader()
-        self._state = 0
+        self._reading = BEGINNING
+        self._state = ROOT
         self._held = ""
         self._base = 0
         """Position of the first character held back."""
         self._places: deque[int] = deque(maxlen=max(1, rules.automaton.longest))
-        """Position of each of the last symbols."""
+        """Position of each of the last symbols, at least of those since the automaton was at its root."""
         self._tails: list[_Tail] = []
         self._restored: deque[tuple[int, int]] = deque()
         self.hits: list[str] = []
@@ -113,19 +113,26 @@ class DenyWindow:
         self._held += piece.text
         if piece.restored:
             self._restored.append((position, position + len(piece.text)))
-        for char in piece.text:
-            for symbol in self._reader.read(char):
-                cut = self._see(symbol, position)
+        text, automaton = piece.text, self._rules.automaton
+        index = 0
+        while index < len(text):
+            if self._state == ROOT and not self._tails:
+                index, self._reading = automaton.skip(text, index, self._reading)
+                if index == len(text):
+                    break
+            symbols, self._reading = read(text[index], self._reading)
+            for symbol in symbols:
+                cut = self._see(symbol, position + index)
                 if cut is not None:
                     return self._block(cut)
-            position += 1
-        return self._release(self._undecided_from(position))
+            index += 1
+        return self._release(self._undecided_from(position + len(text)))
 
     def flush(self) -> str:
         if self.blocked:
             return ""
         end = self._base + len(self._held)
-        for symbol in self._reader.finish():
+        for symbol in symbols_at_end(self._reading):
             cut = self._see(symbol, end)
             if cut is not None:
                 return self._block(cut)

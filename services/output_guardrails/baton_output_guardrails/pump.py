@@ -250,21 +250,17 @@ class Pump:
             await self._out.send(frame)
 
     async def _send(self, index: int, passed: Passed, finish_reason: FinishReason | None = None) -> None:
-        await self._out.send(
-            Data(
-                request_id=self._out.request_id,
-                sender=self._out.sender,
-                seq=0,
-                index=index,
-                text=passed.text,
-                reasoning=passed.reasoning or None,
-                tool_calls=passed.tool_calls or None,
-                logprobs=passed.logprobs or None,
-                tokens=passed.tokens or None,
-                prompt=passed.prompt,
-                finish_reason=finish_reason,
-            )
+        told = {name: part for name, part in zip(passed._fields, passed, strict=True) if part}
+        out = self._out
+        frame = Data(
+            request_id=out.request_id,
+            sender=out.sender,
+            seq=0,
+            index=index,
+            finish_reason=finish_reason,
+            **told,  # pyright: ignore[reportArgumentType]  # checked by pydantic
         )
+        await out.send(frame)
 
     async def _end(self, frame: End) -> None:
         self._ended = True

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baton_common.bus import BusMessage
 from baton_common.errors import StreamBroken
 from baton_common.frame_inbox import FrameInbox, FrameQueue, QueueOverflow
 from baton_common.frame_sender import KEPT_STREAMS, RING_FRAMES, FrameOutbox, FrameStream
@@ -180,6 +181,24 @@ async def test_after_an_overflow_the_next_attempt_is_heard_and_so_is_what_has_no
     queue.put(data(0, sender="engine_worker-00000002", attempt=2))
     got = [await queue.get() for _ in range(2)]
     assert got == [told, data(0, sender="engine_worker-00000002", attempt=2)]
+
+
+async def test_a_wait_ends_by_its_time_also_in_the_middle_of_a_repair() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    asked = list[BusMessage]()
+    await bus.subscribe(subjects.resend_all(SENDER), asked.append)  # and never answers
+    queue.put(data(0))
+    queue.put(data(2))
+    loop = asyncio.get_running_loop()
+    assert await queue.get(by=loop.time() + 5) == data(0)
+    began = loop.time()
+    with pytest.raises(TimeoutError):
+        await queue.get(by=began + 0.05)
+    assert len(asked) == 1
+    assert loop.time() - began < 1
+    with pytest.raises(TimeoutError):
+        await queue.get(by=began)
 
 
 async def test_a_queue_that_does_not_listen_is_not_filled() -> None:

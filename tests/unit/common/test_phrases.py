@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton_common.phrases import BOUNDARY, PhraseAutomaton, symbols_of
+from baton_common.phrases import BEGINNING, BOUNDARY, ROOT, PhraseAutomaton, symbols_of
 from baton_common.text_normal import comparable, fold_confusables, hidden_tag_text, normal_form
 
 
@@ -44,6 +44,28 @@ def test_the_first_that_ends_is_told() -> None:
     automaton = PhraseAutomaton([symbols_of("plan b"), symbols_of("plan")])
     assert automaton.first_in("the PLAN b") == 1
     assert automaton.first_in("planned") is None
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.text("ab -", min_size=1, max_size=4).filter(lambda text: text.strip(" -")), min_size=1, max_size=4
+    ),
+    st.booleans(),
+    st.text("abcÄ \n-\u200bß中", max_size=30),
+)
+def test_what_is_skipped_could_not_have_mattered(phrases: list[str], whole_words: bool, text: str) -> None:
+    """Beside one that steps through every symbol."""
+    automaton = PhraseAutomaton([symbols_of(phrase, whole_words=whole_words) for phrase in phrases])
+    symbols = list(symbols_of(f"c {text}", whole_words=True))
+    state, first = ROOT, None
+    for symbol in symbols:
+        state = automaton.step(state, symbol)
+        if first is None and automaton.found[state]:
+            first = automaton.found[state][0]
+    assert automaton.first_in(f"c {text}") == first
+    index, reading = automaton.skip("ccc c", 0, BEGINNING)
+    assert (index, reading.in_word) == (5, True)
 
 
 def test_an_empty_phrase_is_refused() -> None:
