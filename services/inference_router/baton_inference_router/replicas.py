@@ -1,10 +1,11 @@
 """The table of replicas: who is alive, how loaded each is, and which seats this router has reserved there.
 
 A seat counts from the dispatch until the replica's own numbers contain it: the acknowledgement with its queue
-length, or the first heartbeat after the acceptance. Its tokens count until that heartbeat, for an
-acknowledgement does not tell tokens. A refused or failed dispatch gives it back at once. So a seat can't
-outlive the next heartbeat, and a restarted replica is another instance with a row of its own: nothing of the
-old one touches it. A replica whose heartbeats are late is judged by its last word and what we sent it since.
+length, or the first heartbeat after the acceptance. Its tokens count from the dispatch on too and are worked
+off at the replica's measured speed; a heartbeat says anew how many are left. A refused or failed dispatch
+gives it back at once. So a seat can't outlive the next heartbeat, and a restarted replica is another instance
+with a row of its own: nothing of the old one touches it. A replica whose heartbeats are late is judged by its
+last word and what we sent it since.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _FROZEN_SECONDS = 4 * REPLICA_INTERVAL_SECONDS
 """A replica that beats later than this had stopped as a whole."""
 _ALL_ARE_NEW_SECONDS = 8 * REPLICA_INTERVAL_SECONDS
 """Who is first heard this soon after our own start was there before us."""
+_FRESH_SECONDS = 0.01
+"""What a replica works off in so little time changes no choice, and of a thousand most need no new look."""
 _BLOCK_SIZE_TOKENS = 16
 
 
@@ -41,6 +44,10 @@ class Seat:
     counted: bool = False
     """The replica's own count of requests contains it."""
 
+    def __post_init__(self) -> None:
+        self.row.seats.add(self)
+        self.row.add_tokens(self.tokens)
+
     @property
     def replica(self) -> str:
         return self.row.heartbeat.replica
@@ -52,24 +59,28 @@ class Seat:
         self.row.candidate = None
 
     def refuse(self, ack: Ack) -> None:
-        self.row.seats.discard(self)
+        self.release()
         self.row.learn(ack)
         self.row.candidate = None
 
     def release(self) -> None:
-        """Gives back a seat that was not accepted; does nothing to one that was."""
-        if not self.accepted:
+        """Gives back a seat that was not accepted, once; does nothing to one that was."""
+        if not self.accepted and self in self.row.seats:
             self.row.seats.discard(self)
+            self.row.add_tokens(-self.tokens)
             self.row.candidate = None
 
 
 @dataclass(eq=False)
 class _Row:
+    clock: Clock
     heartbeat: ReplicaHeartbeat
-    seen: float
+    seen: float = 0.0
     """Monotonic seconds of the last heartbeat."""
-    running: int
-    waiting: int
+    running: int = 0
+    waiting: int = 0
+    counted_at: float = 0.0
+    """Monotonic seconds of these two."""
     seats: set[Seat] = field(default_factory=set[Seat])
     dead: bool = False
     """Nobody answered there; its next heartbeat brings it back."""
@@ -78,23 +89,47 @@ class _Row:
     ready_since: float = float("-inf")
     """Monotonic seconds; a replica that was there before us has always been ready."""
     candidate: Candidate | None = None
-    """Made before and still true; None after every change, and while time alone changes it."""
+    """Made before; None after every change."""
+    candidate_until: float = float("inf")
+    """Monotonic seconds; forever if time alone changes nothing in it."""
+    _tokens: float = 0.0
+    """Of prompts, that were not computed at `_tokens_at`."""
+    _tokens_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.hear(self.heartbeat)
+
+    def hear(self, beat: ReplicaHeartbeat) -> None:
+        """Its numbers contain every seat that was accepted before."""
+        self.heartbeat, self.seen, self.dead = beat, self.clock.monotonic(), False
+        self.running, self.waiting, self.counted_at = beat.num_running, beat.num_waiting, self.seen
+        self.seats = {seat for seat in self.seats if not seat.accepted}
+        self._tokens = beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in self.seats)
+        self._tokens_at = self.seen
+        self.candidate = None
 
     def learn(self, ack: Ack) -> None:
         if ack.waiting is None or ack.running is None:
             return
-        self.waiting, self.running = ack.waiting, ack.running
+        self.waiting, self.running, self.counted_at = ack.waiting, ack.running, self.clock.monotonic()
         for seat in self.seats:
             seat.counted = seat.counted or seat.accepted
 
-    def drop_accepted(self) -> None:
-        self.seats = {seat for seat in self.seats if not seat.accepted}
+    def add_tokens(self, tokens: int) -> None:
+        """From now on: what was idle until now has worked nothing of it off."""
+        now = self.clock.monotonic()
+        self._tokens, self._tokens_at = max(0.0, self.tokens_left(now) + tokens), now
 
-    def tokens_left(self, now: float) -> int:
+    def tokens_left(self, now: float) -> float:
         """Of prompts: what it told and what was sent since, less what it has computed meanwhile."""
-        beat = self.heartbeat
-        told = beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in self.seats)
-        return max(0, told - int((now - self.seen) * beat.prefill_tokens_per_second)) if told else 0
+        if not self._tokens:
+            return 0.0
+        computed = (now - self._tokens_at) * self.heartbeat.prefill_tokens_per_second
+        return max(0.0, self._tokens - computed)
+
+    def num_ended(self, now: float) -> float:
+        """Of those that it counted, by its rate of late: a heartbeat is older than many an answer is long."""
+        return min(self.running, (now - self.counted_at) * self.heartbeat.requests_per_second)
 
     @property
     def num_reserved(self) -> int:
@@ -139,7 +174,7 @@ class ReplicaTable:
         now = self._clock.monotonic()
         row = self._rows.get(heartbeat.replica)
         if row is None:
-            row = _Row(heartbeat, now, heartbeat.num_running, heartbeat.num_waiting)
+            row = _Row(self._clock, heartbeat)
             if now - self._started > _ALL_ARE_NEW_SECONDS:
                 row.ready_since = now
             self._rows[heartbeat.replica] = row
@@ -150,16 +185,13 @@ class ReplicaTable:
             row.cool_until = 0.0  # it did not answer because it was silent as a whole, and it speaks again
         if row.heartbeat.state == "starting" and heartbeat.state == "ready":
             row.ready_since = now
-        row.heartbeat, row.seen, row.dead = heartbeat, now, False
-        row.running, row.waiting = heartbeat.num_running, heartbeat.num_waiting
-        row.drop_accepted()
-        row.candidate = None
+        row.hear(heartbeat)
 
     def candidates(self, model: str, avoid: Collection[str] = ()) -> list[Candidate]:
         """Replicas that may be given a request for `model` now, full ones included."""
         now = self._clock.monotonic()
         return [
-            row.candidate or self._candidate(row, now)
+            row.candidate if row.candidate and now < row.candidate_until else self._candidate(row, now)
             for row in self._living(model)
             if row.heartbeat.state == "ready"
             and not row.dead
@@ -174,10 +206,8 @@ class ReplicaTable:
     def reserve(self, replica: str, tokens: int = 0) -> Seat:
         row = self._rows[replica]
         row.last_pick = next(self._picks)
-        seat = Seat(row, tokens)
-        row.seats.add(seat)
         row.candidate = None
-        return seat
+        return Seat(row, tokens)
 
     def mark_dead(self, replica: str) -> None:
         if row := self._rows.get(replica):
@@ -213,12 +243,15 @@ class ReplicaTable:
         beat = row.heartbeat
         finished = beat.finished_requests_total
         free_blocks = beat.kv_blocks_total - beat.kv_blocks_held
-        ramp, tokens = self._ramp(row, now), row.tokens_left(now)
-        made = Candidate(
+        ramp, tokens = self._ramp(row, now), round(row.tokens_left(now))
+        stands_still = ramp >= 1 and not tokens and not row.running
+        row.candidate_until = float("inf") if stands_still else now + _FRESH_SECONDS
+        row.candidate = Candidate(
             replica=beat.replica,
             running=row.running,
             waiting=row.waiting,
             reserved=row.num_reserved,
+            ended=row.num_ended(now),
             capacity=row.capacity,
             waiting_tokens=tokens,
             max_waiting_tokens=beat.max_waiting_tokens,
@@ -230,8 +263,7 @@ class ReplicaTable:
             adapters=frozenset(beat.adapters),
             ramp=ramp,
         )
-        row.candidate = made if ramp >= 1 and not tokens else None
-        return made
+        return row.candidate
 
     def _ramp(self, row: _Row, now: float) -> float:
         return min(1.0, (now - row.ready_since) / self._ramp_seconds) if self._ramp_seconds else 1.0

@@ -46,6 +46,8 @@ class Candidate:
     """Requests it takes at most, running and waiting together."""
     waiting_tokens: int = 0
     """Of prompts that are not computed yet, those just sent included."""
+    ended: float = 0.0
+    """Of those running, that have probably ended since they were counted: only a score goes by it."""
     max_waiting_tokens: int = 0
     """0: no bound is known."""
     kv_usage: float = 0.0
@@ -173,7 +175,7 @@ def _choice(candidate: Candidate, asked: Asked, cached: int, gated: bool, usual:
     own = asked.prompt_tokens - (cached if spares and not gated else 0)
     if asked.adapter and asked.adapter not in candidate.adapters:
         own += ADAPTER_TOKENS
-    still_to_write = candidate.load * usual.answer_tokens / 2 * DECODE_COST
+    still_to_write = (candidate.load - candidate.ended) * usual.answer_tokens / 2 * DECODE_COST
     tokens = candidate.waiting_tokens + still_to_write + OWN_WEIGHT * own
     free = candidate.kv_free_tokens
     no_room = free is not None and asked.prompt_tokens - cached > free

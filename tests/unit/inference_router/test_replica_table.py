@@ -9,6 +9,7 @@ from baton_common.clock import Clock
 from baton_contracts.handoffs import Ack
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_inference_router.replicas import ReplicaTable
+from baton_inference_router.scoring import Candidate
 
 A = "engine_worker-0000000a"
 B = "engine_worker-0000000b"
@@ -191,3 +192,53 @@ def test_a_change_is_seen_at_once_also_by_one_that_was_idle(table: ReplicaTable)
     assert load(table) == 6
     table.on_heartbeat(beat(sent_at=2.0, num_running=3))
     assert load(table) == 3
+
+
+def only(table: ReplicaTable) -> Candidate:
+    (candidate,) = table.candidates("m")
+    return candidate
+
+
+def test_what_is_sent_late_after_a_heartbeat_is_work_from_then_on(table: ReplicaTable, time: Time) -> None:
+    """In the 0.2 s before, nothing of it was there to be computed."""
+    table.on_heartbeat(beat(prefill_tokens_per_second=2000.0))
+    time.now += 0.2
+    table.reserve(A, 300)
+    assert only(table).waiting_tokens == 300
+    time.now += 0.1
+    table.reserve(A, 50)
+    assert only(table).waiting_tokens == 150
+    time.now += 0.05
+    assert only(table).waiting_tokens == 50
+
+
+def test_a_refused_prompt_is_no_work_and_given_back_once(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat(waiting_tokens=70))
+    seat = table.reserve(A, 300)
+    assert only(table).waiting_tokens == 370
+    seat.refuse(Ack(verdict="refused", instance=A, waiting=0, running=1))
+    seat.release()
+    assert only(table).waiting_tokens == 70
+
+
+def test_a_heartbeat_says_anew_what_is_left_beside_what_is_not_accepted_yet(table: ReplicaTable) -> None:
+    table.on_heartbeat(beat())
+    table.reserve(A, 300).accept(held(waiting=0, running=1))
+    table.reserve(A, 40)
+    table.on_heartbeat(beat(sent_at=2.0, num_running=1, prefill_tokens=200))
+    assert only(table).waiting_tokens == 240
+
+
+def test_requests_end_between_heartbeats_at_the_rate_of_late(table: ReplicaTable, time: Time) -> None:
+    """A score goes by it; bounds and seats go by what was told."""
+    table.on_heartbeat(beat(num_running=2, requests_per_second=5.0))
+    assert only(table).ended == 0.0
+    time.now += 0.2
+    assert only(table).ended == pytest.approx(1.0)
+    assert only(table).load == 2
+    time.now += 1.0
+    assert only(table).ended == 2  # never more than there were
+    table.reserve(A).accept(held(waiting=0, running=3))
+    assert only(table).ended == 0.0
+    time.now += 0.1
+    assert only(table).ended == pytest.approx(0.5)

@@ -153,6 +153,12 @@ def test_by_chance_longer_answers_are_no_reason() -> None:
     assert {each.seconds for each in order} == {2 * 32 / 2 * 4 / 1000}
 
 
+def test_what_has_probably_ended_counts_no_work_but_keeps_its_seat() -> None:
+    two = [candidate("long", running=2, ended=0.5), candidate("short", running=2, ended=1.5)]
+    assert names(*two) == ["short", "long"]
+    assert ranked([candidate("full", running=10, ended=9.0)]) == []
+
+
 def test_a_newcomer_gets_its_share_of_the_load_and_grows() -> None:
     def first(ramp: float, load: int) -> str:
         old = [candidate(f"old{i}", running=8, waiting=2, capacity=99) for i in range(2)]
