@@ -15,9 +15,10 @@ from baton_contracts import subjects
 from baton_contracts.records import UsageRecord
 from baton_contracts.spans import SpanBatch
 from tests.support.books import running_books
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.nats_server import running_nats_server
 from tests.support.relay import eventually
+from tests.support.scripted_answer import Script
 from tests.support.whole_relay import MODEL, whole_relay
 
 RID = "0af7651916cd43dd8448eb211c80319c"

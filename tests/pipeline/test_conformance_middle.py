@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.conformance_run import run_conformance
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Stage
 from tests.support.restricted_nats import RestrictedNats
+from tests.support.scripted_answer import Script
 
 
 async def fits(service: str, nats: RestrictedNats) -> bool:

@@ -12,9 +12,10 @@ import pytest
 
 from baton_common.frame_inbox import AnyFrame, FrameQueue
 from baton_contracts.prompt import Message, Part, Prompt, Sampling, Tool
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.fake_provider import FakeProvider, Turn, fake_provider
 from tests.support.relay_stage import Exchange, Stage
+from tests.support.scripted_answer import Script
 from tests.support.waiting import eventually
 
 QUICK = "connect_seconds = 2\nfirst_token_seconds = 0.3\nstall_seconds = 0.3\n"

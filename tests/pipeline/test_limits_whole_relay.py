@@ -10,7 +10,8 @@ from baton_common.nats_bus import NatsBus
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import AccountState, LimitRule, key_party, use_entry
 from baton_contracts.subjects import BUCKET_KEYS, BUCKET_LIMITS
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_answer import Script
 from tests.support.whole_relay import KEY, whole_relay
 
 

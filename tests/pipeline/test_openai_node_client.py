@@ -19,8 +19,8 @@ from tests.support.api_stage import api_stage
 from tests.support.edge_process import KEY as EDGE_KEY
 from tests.support.edge_process import running_edge
 from tests.support.edge_scripts import Silence
-from tests.support.fake_engine import WORDS
 from tests.support.nats_server import running_nats_server
+from tests.support.scripted_answer import WORDS
 from tests.support.whole_relay import KEY, MODEL
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,9 @@ import openai
 import pydantic
 import pytest
 
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.openai_responses import TOOLS
+from tests.support.scripted_answer import Script
 from tests.support.whole_relay import KEY, MODEL, whole_relay
 
 CALLS = (

@@ -16,11 +16,12 @@ from openai.types.responses.response_item_list import ResponseItemList
 from openai.types.shared import ErrorObject
 
 from tests.support.api_stage import api_stage
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.nats_server import running_nats_server
 from tests.support.openai_answers import TOOLS
 from tests.support.openai_responses import TOOLS as RESPONSE_TOOLS
 from tests.support.openai_shapes import RESPONSE_EVENT, completion_chunk, events_of, judged
+from tests.support.scripted_answer import Script
 from tests.support.scripted_embedder import MODEL as EMBEDDER
 from tests.support.whole_relay import MODEL
 

@@ -11,8 +11,9 @@ from baton_common.cancels import broadcast_cancel
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel, CancelAck
 from baton_contracts.heartbeats import Lease
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Exchange, Running, Stage
+from tests.support.scripted_answer import Script
 from tests.support.waiting import eventually
 
 ENDLESS = tuple(f"word{number} " for number in range(1000))

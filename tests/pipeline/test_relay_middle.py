@@ -20,8 +20,9 @@ from baton_llm_gateway import actor
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.cached_answer import send_cached
 from baton_llm_gateway.own_replicas import OwnReplicas
-from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import MODEL, Stage, question
+from tests.support.scripted_answer import WORDS, Script
 from tests.support.waiting import eventually
 
 ANSWER = "".join(WORDS)

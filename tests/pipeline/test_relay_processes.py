@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED
-from tests.support.fake_engine import WORDS
 from tests.support.relay_stage import MODEL, Stage
 from tests.support.restricted_nats import RestrictedNats
+from tests.support.scripted_answer import WORDS
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import eventually
 

@@ -19,10 +19,11 @@ from baton_contracts import subjects
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.queries import BooksQuery, BooksReply
 from tests.support.books import running_books
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import TOOLS, text_of, whole
 from tests.support.relay import eventually
+from tests.support.scripted_answer import Script
 from tests.support.whole_relay import MODEL, whole_relay
 
 

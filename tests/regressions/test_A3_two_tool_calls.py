@@ -14,8 +14,9 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.openai_answers import TOOLS, streamed, whole
+from tests.support.scripted_answer import Script
 from tests.support.whole_relay import KEY, MODEL, whole_relay
 
 CALLS = (

@@ -10,9 +10,10 @@ from baton_contracts import subjects
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_inference_router.replicas import ReplicaTable
 from baton_inference_router.scoring import ranked
-from tests.support.fake_engine import WORDS, FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay import HandClock
 from tests.support.relay_stage import Stage
+from tests.support.scripted_answer import WORDS
 
 
 class SlowToLoad(FakeEngine):

@@ -7,8 +7,9 @@ from __future__ import annotations
 import asyncio
 from statistics import median
 
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Stage
+from tests.support.scripted_answer import Script
 from tests.support.waiting import eventually
 
 ONE_SEAT = Script(max_running=1, max_waiting=1, stall_after=0)

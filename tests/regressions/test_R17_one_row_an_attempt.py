@@ -9,8 +9,9 @@ import pytest
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.records import UsageRecord
-from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Stage
+from tests.support.scripted_answer import WORDS, Script
 from tests.support.waiting import eventually
 
 

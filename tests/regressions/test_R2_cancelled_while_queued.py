@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Stage
+from tests.support.scripted_answer import WORDS, Script
 from tests.support.waiting import eventually
 
 

@@ -11,8 +11,9 @@ from baton_common.bus import BusMessage
 from baton_contracts import subjects
 from baton_contracts.frames import decode_frame
 from baton_contracts.prompt import Sampling, StructuredOutput
-from tests.support.fake_engine import WORDS, FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Running, Stage
+from tests.support.scripted_answer import WORDS, Script
 from tests.support.waiting import eventually
 
 

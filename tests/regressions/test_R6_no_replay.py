@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Stage
+from tests.support.scripted_answer import Script
 from tests.support.waiting import eventually
 
 

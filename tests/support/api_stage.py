@@ -12,7 +12,8 @@ from baton_common.nats_bus import NatsBus
 from baton_trace_console.__main__ import wire as wire_console
 from baton_trace_console.settings import Settings as ConsoleSettings
 from tests.support.books import running_books
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_answer import Script
 from tests.support.scripted_embedder import MODEL, scripted_embedder
 from tests.support.whole_relay import WholeRelay, running_service, whole_relay
 

@@ -1,7 +1,7 @@
-"""A scripted engine with the face of `baton_engine.AsyncEngine`: its words, stalls and failures are known.
+"""A scripted engine with the face of `baton_engine.AsyncEngine`: who waits, who runs, what is refused.
 
 It steps in the event loop: by itself while it has work (`autoplay`), or when the test calls `step`. Every
-block is counted, so a test can see that nothing leaks.
+block is counted, so a test can see that nothing leaks. What it says is scripted_answer's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from baton_engine import (
@@ -26,28 +25,10 @@ from baton_engine import (
     RequestDelta,
     RequestFailure,
     SamplingParams,
-    Timings,
-    TokenLogprobs,
-    Usage,
 )
+from baton_engine.deltas import FinishReason
 from baton_engine.kv_events import KVEventLog
-from baton_engine.text.answer_reader import AnswerPart, AnswerReader
-
-WORDS = ("The ", "answer ", "is ", "forty-", "two.")
-
-
-@dataclass(frozen=True)
-class Script:
-    words: tuple[str, ...] = WORDS
-    stall_after: int | None = None
-    """Emit that many tokens, then nothing, for ever."""
-    error_after: int | None = None
-    """Emit that many tokens, then fail this request."""
-    max_running: int = 8
-    max_waiting: int = 64
-    context: int = 1000
-    kv_blocks: int = 4096
-    step_seconds: float = 0.001
+from tests.support.scripted_answer import Script, ScriptedAnswer
 
 
 class FakeTokenizer:
@@ -78,66 +59,6 @@ class FakeTokenizer:
         return [1 for message in messages for _ in f"{message['role']} {message['content']}".split()]
 
 
-@dataclass(eq=False)
-class _Held:
-    """Every one of its answers says the same words, in step."""
-
-    asked: EngineRequest
-    on_delta: Callable[[RequestDelta], None]
-    readers: dict[int, AnswerReader] = field(default_factory=dict[int, AnswerReader])
-    queued_at: float = field(default_factory=time.time)
-    scheduled_at: float | None = None
-    first_token_at: float | None = None
-    emitted: int = 0
-    thought: int = 0
-    """Words that were thinking, of all answers."""
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        return len(self.asked.prompt_token_ids or ())
-
-    @property
-    def num_answers(self) -> int:
-        """Known to be several from the first token on."""
-        return self.asked.sampling.n if self.emitted else 1
-
-    def num_resumed(self, index: int = 0) -> int:
-        """Words that another engine has said already."""
-        resumed = (self.asked.resume_token_ids, *self.asked.resume_others)
-        return len(resumed[index]) if index < len(resumed) else 0
-
-    def resume(self, words: tuple[str, ...]) -> None:
-        """All words that another engine has said are read, and the next ones are said."""
-        self.emitted = min(self.num_resumed(index) for index in range(self.asked.sampling.n))
-        for index in range(self.num_answers):
-            for at in range(self.emitted):
-                self.read(index, words[at % len(words)], at_end=False)
-
-    def read(self, index: int, text: str, *, at_end: bool) -> AnswerPart:
-        asked = self.asked.output_format
-        if asked.is_plain:
-            return AnswerPart(text)
-        if index not in self.readers:
-            self.readers[index] = AnswerReader(asked, f"{self.asked.request_id}/{index}")
-        was_thinking = self.readers[index].is_thinking
-        part = self.readers[index].push(text)
-        self.thought += was_thinking or self.readers[index].is_thinking
-        return part.then(self.readers[index].finish()) if at_end else part
-
-    def logprobs(self) -> tuple[TokenLogprobs, ...]:
-        """One a word: minus its number, and as many better ones as were asked for."""
-        top = self.asked.sampling.logprobs
-        if top is None:
-            return ()
-        return (
-            TokenLogprobs(self.emitted, -float(self.emitted), tuple((at, -at / 10) for at in range(top))),
-        )
-
-    @property
-    def num_blocks(self) -> int:
-        return -(-(self.num_prompt_tokens + self.emitted) // 16) if self.scheduled_at else 0
-
-
 class FakeEngine:
     def __init__(self, script: Script | None = None, *, autoplay: bool = True) -> None:
         self.script = script or Script()
@@ -145,8 +66,8 @@ class FakeEngine:
         self.failure: str | None = None
         self.tokenizer = FakeTokenizer()
         self.generation_defaults: dict[str, Any] = {}
-        self.waiting: list[_Held] = []
-        self.running: list[_Held] = []
+        self.waiting: list[ScriptedAnswer] = []
+        self.running: list[ScriptedAnswer] = []
         self.submitted: list[EngineRequest] = []
         self.grammars: list[Future[Any]] = []
         self.grammars_wait = False
@@ -206,7 +127,7 @@ class FakeEngine:
         return self.grammars[-1]
 
     def submit(self, asked: EngineRequest, on_delta: Callable[[RequestDelta], None]) -> Admission:
-        script, held = self.script, _Held(asked, on_delta)
+        script, held = self.script, ScriptedAnswer(asked, on_delta)
         if self.state != "ready":
             raise EngineUnavailable(self.state, f"The engine is {self.state}.")
         wanted = asked.sampling.max_tokens or 1
@@ -231,7 +152,7 @@ class FakeEngine:
             report.set_result(CancelReport(found=False))
             return report
         blocks, emitted = found.num_blocks, found.emitted
-        self._finish(found, "cancelled")
+        self._end(found, "cancelled")
         self._step_done()
         report.set_result(CancelReport(found=True, blocks_freed=blocks, completion_tokens=emitted))
         return report
@@ -267,79 +188,22 @@ class FakeEngine:
 
     def crash(self, reason: str = "the step loop broke") -> None:
         self.state, self.failure = "failed", reason
-        for held in (*self.waiting, *self.running):
-            self._finish(held, "error", RequestFailure("engine_failed", reason))
+        for held in [*self.waiting, *self.running]:
+            self._end(held, "error", RequestFailure("engine_failed", reason))
         self._step_done()
 
-    def _advance(self, held: _Held) -> None:
-        script = Script() if held.asked.request_id == "warm-up" else self.script
-        if held.emitted == script.error_after:
-            self._finish(held, "error", RequestFailure("invalid_logits", "not a number"))
-            return
-        if held.emitted == script.stall_after:
-            return
-        bound = held.asked.sampling.max_tokens
-        is_whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
-        if is_whole or held.emitted == bound:  # it was so when it came
-            self._finish(held, "stop" if is_whole else "length")
-            return
-        word = script.words[held.emitted % len(script.words)]
-        held.emitted += 1
-        self._generated += 1
-        held.first_token_at = held.first_token_at or time.time()
-        whole = held.emitted == len(script.words) and not held.asked.sampling.ignore_eos
-        if whole or held.emitted == bound:
-            self._finish(held, "stop" if whole else "length", text=word, token_ids=(held.emitted,))
-            return
-        for index in range(held.num_answers):
-            part = held.read(index, word, at_end=False)
-            if held.emitted <= held.num_resumed(index):
-                continue
-            held.on_delta(
-                RequestDelta(
-                    held.asked.request_id,
-                    part.text,
-                    (held.emitted,),
-                    index,
-                    held.logprobs(),
-                    reasoning=part.reasoning,
-                    tool_calls=part.tool_calls,
-                )
-            )
+    def _advance(self, answer: ScriptedAnswer) -> None:
+        script = Script() if answer.asked.request_id == "warm-up" else self.script
+        num_before = answer.emitted
+        if answer.step(script):
+            self.running.remove(answer)
+        self._generated += answer.emitted - num_before
 
-    def _finish(
-        self,
-        held: _Held,
-        reason: Any,
-        failure: RequestFailure | None = None,
-        text: str = "",
-        token_ids: tuple[int, ...] = (),
+    def _end(
+        self, answer: ScriptedAnswer, reason: FinishReason, failure: RequestFailure | None = None
     ) -> None:
-        blocks = held.num_blocks
-        queue = self.running if held in self.running else self.waiting
-        queue.remove(held)
-        timings = Timings(held.queued_at, held.scheduled_at, held.first_token_at, time.time())
-        for index in range(held.num_answers):
-            part = held.read(index, text, at_end=True)
-            if text and held.emitted <= held.num_resumed(index):
-                part = AnswerPart()
-            calls = index in held.readers and held.readers[index].num_calls
-            last = RequestDelta(
-                held.asked.request_id,
-                part.text,
-                token_ids,
-                index,
-                held.logprobs() if token_ids else (),
-                finish_reason="tool_calls" if calls and reason == "stop" else reason,
-                error=failure,
-                reasoning=part.reasoning,
-                tool_calls=part.tool_calls,
-            )
-            said = max(0, held.emitted - held.num_resumed(index))
-            usage = Usage(held.num_prompt_tokens, 0, said, held.thought // held.num_answers)
-            num_left = held.num_answers - 1 - index
-            freed = blocks if index == 0 else 0
-            held.on_delta(replace(last, usage=usage, blocks_freed=freed, timings=timings, num_left=num_left))
+        answer.end(reason, failure)
+        (self.running if answer in self.running else self.waiting).remove(answer)
 
     def _step_done(self) -> None:
         if self._on_step:

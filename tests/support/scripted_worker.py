@@ -15,7 +15,8 @@ from baton_common.service import run_service
 from baton_common.settings import load_settings
 from baton_engine_worker.__main__ import wire
 from baton_engine_worker.settings import Settings
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_answer import Script
 
 
 class BreakingEngine(FakeEngine):

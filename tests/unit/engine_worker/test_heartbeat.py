@@ -13,7 +13,8 @@ from baton_engine import EngineRequest, SamplingParams, SpeculationStats
 from baton_engine import StepProfile as EngineProfile
 from baton_engine_worker.heartbeat import Heartbeat
 from baton_engine_worker.kv_publisher import KvPublisher
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_answer import Script
 
 MODEL = "smollm2-135m"
 

@@ -16,8 +16,9 @@ from baton_contracts.kv_events import KvChange
 from baton_engine_worker import kv_publisher
 from baton_engine_worker.__main__ import kv_asks
 from baton_engine_worker.kv_publisher import KvPublisher
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.kv_mirror import KvMirror
+from tests.support.scripted_answer import Script
 
 A, B, C, D = (bytes([number]) * 32 for number in (1, 2, 3, 4))
 

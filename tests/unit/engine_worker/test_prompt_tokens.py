@@ -12,8 +12,9 @@ from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_engine import prefix_hashes
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.prompt_tokens import LONG_PROMPT_CHARACTERS, PromptTokens
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
 from tests.support.kv_mirror import KvMirror
+from tests.support.scripted_answer import Script
 from tests.support.tiny_model import BOS, ByteTokenizer
 from tests.unit.engine_worker.test_worker import GREEDY, MODEL, Bench, worker
 

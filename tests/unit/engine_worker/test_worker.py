@@ -29,7 +29,8 @@ from baton_engine_worker.answer_frames import AnswerFrames
 from baton_engine_worker.lifecycle import EXIT_ENGINE_FAILED, leave_when_failed
 from baton_engine_worker.settings import Settings
 from baton_engine_worker.work import EngineRun
-from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_answer import Script
 from tests.support.tiny_model import tiny_config, tiny_parts
 from tests.support.waiting import eventually
 
