@@ -12,7 +12,9 @@ from baton_cli.commands.chat import chat
 from baton_cli.commands.ingest import ingest
 from baton_cli.commands.plan import plan
 from baton_cli.commands.reconcile import reconcile
+from baton_cli.commands.top import top
 from baton_cli.commands.trace import trace
+from baton_cli.commands.traces import traces
 from baton_cli.commands.up import up
 from baton_cli.commands.usage import usage
 from baton_cli.errors import CliError
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Baton: LLM inference, end to end. `baton up` starts it.",
 )
-for command in (up, ask, chat, trace, ingest, plan, usage, reconcile):
+for command in (up, ask, chat, trace, traces, top, ingest, plan, usage, reconcile):
     app.command()(command)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")

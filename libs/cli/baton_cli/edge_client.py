@@ -23,6 +23,9 @@ _SILENCE_SECONDS = 300.0
 """The edge sends keep-alives and has idle time-outs of its own: this only ends a broken connection."""
 
 
+_TRACES_OF_PAGE = 100
+
+
 @dataclass(frozen=True)
 class EdgeAddress:
     url: str
@@ -123,18 +126,30 @@ class EdgeClient:
             response = self._client.get(f"/v1/traces/{request_id}")
         return _json(response)
 
-    def usage(self, by: str, since: str) -> dict[str, Any]:
-        """The ledger in sums, from the day `since` on: all pages in one."""
-        asked = {"by": by, "since": since}
-        rows: list[dict[str, Any]] = []
+    def usage(self, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The ledger in sums."""
+        return [row for page in self._pages("/v1/usage", asked) for row in page]
+
+    def traces(self, asked: Mapping[str, str], most: int) -> list[dict[str, Any]]:
+        """`request_id` and `summary` of each, newest first, at most so many."""
+        found: dict[str, dict[str, Any]] = {}
+        for page in self._pages("/v1/traces", {**asked, "limit": str(min(most, _TRACES_OF_PAGE))}):
+            for traced in page:
+                found.setdefault(str(traced["request_id"]), traced)
+            if len(found) >= most:
+                break
+        return list(found.values())[:most]
+
+    def _pages(self, path: str, asked: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+        page: dict[str, str] = {}
         while True:
             with self._calling():
-                response = self._client.get("/v1/usage", params=asked)
+                response = self._client.get(path, params={**asked, **page})
             body = _json(response)
-            rows += body["data"]
+            yield body["data"]
             if not body.get("next_page"):
-                return body | {"data": rows}
-            asked["page"] = body["next_page"]
+                return
+            page["page"] = body["next_page"]
 
     def put_document(self, source: str, media_type: str, text: str) -> dict[str, Any]:
         """The edge's count of chunks: `chunks`, `added`, `removed`."""

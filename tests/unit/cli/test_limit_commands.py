@@ -207,13 +207,15 @@ def test_usage_is_asked_of_the_edge_and_shown() -> None:
         return httpx.Response(200, text=json.dumps({"object": "list", "data": [day], "next_page": more}))
 
     client = EdgeClient(EdgeAddress("http://edge", "k"), httpx.MockTransport(answer))
-    body = client.usage("team,day", "2026-11-01")
+    rows = client.usage({"by": "team,day", "since": "2026-11-01"})
     client.close()
     url = "http://edge/v1/usage?by=team%2Cday&since=2026-11-01"
     assert [str(each) for each in seen] == [url, f"{url}&page=1000-1.5"]
-    assert [each["day"] for each in body["data"]] == ["2026-11-28", "2026-11-27"]
-    table = usage_table(body["data"])
+    assert [each["day"] for each in rows] == ["2026-11-28", "2026-11-27"]
+    table = usage_table(rows)
     assert [column.header for column in table.columns][:3] == ["Team", "Day", "Requests"]
     assert [next(iter(column.cells)) for column in table.columns] == [
         *("ops", "2026-11-28", "1,200", "1,201", "5", "1", "4", "$0.00000096")
     ]
+    last = [list(column.cells)[-1] for column in table.columns]
+    assert last == ["All", "", "2,400", "2,402", "10", "2", "8", "$0.00000192"]

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from baton_cli.commands.reconcile import seconds_of
-from baton_cli.errors import CliError
 from baton_cli.reconcile.differences import Difference, differences, lasting
 from baton_cli.reconcile.evidence import Evidence, newest
 from baton_contracts.frames import Usage
@@ -195,14 +191,3 @@ def test_the_last_word_of_each_replica_counts() -> None:
     beats = [beat(tokens=2, sent_at=2.0), beat(tokens=1, sent_at=1.0), beat(TWO, sent_at=1.0)]
     gone = beat(TWO, state="gone", sent_at=3.0)
     assert [one.generation_tokens_total for one in newest([*beats, gone])] == [2]
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800)])
-def test_how_far_back(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "h", "0h", "-1h", "1w", "1.5h"])
-def test_no_length_of_time(text: str) -> None:
-    with pytest.raises(CliError, match="is no length of time"):
-        seconds_of(text)

@@ -9,24 +9,23 @@ from typing import Annotated
 
 import typer
 
-from baton_cli.errors import CliError
 from baton_cli.operator_books import operator_of
 from baton_cli.reconcile.collecting import collect
 from baton_cli.reconcile.differences import differences, lasting
+from baton_cli.since import SINCE_HELP, moment_of
 from baton_cli.terminal import console
 
 SETTLE_SECONDS = 10.0
 """A gateway that was lost is missed after some seconds, and then an engine stores its rows; the row of a
 migrated attempt waits for the next acceptance."""
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def reconcile(
-    since: Annotated[str, typer.Option(help="How far back: 90s, 30m, 24h, 7d.")] = "24h",
+    since: Annotated[str, typer.Option(help=SINCE_HELP)] = "24h",
 ) -> None:
     """Compare the ledger with traces and engine counters. Exit status 1 if anything differs, and still does
     ten seconds later."""
-    began = time.time() - seconds_of(since)
+    began = moment_of("--since", since, time.time())
     operator = operator_of(os.environ)
     found = asyncio.run(collect(operator, since=began))
     told = differences(found, since=began)
@@ -44,11 +43,3 @@ def reconcile(
     console.print(f"{counts}: {len(told) or 'no'} differences", markup=False)
     if told:
         raise typer.Exit(1)
-
-
-def seconds_of(text: str) -> float:
-    """Raises CliError."""
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isdecimal() or not int(number):
-        raise CliError(f"--since {text!r} is no length of time. Write 90s, 30m, 24h or 7d.")
-    return float(int(number) * _UNITS[unit])
