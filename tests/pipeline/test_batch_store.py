@@ -15,9 +15,11 @@ from baton_common.nats_bus import NatsBus
 from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Tenant
+from baton_edge_api.batches.file_store import COMING_SECONDS
 from baton_edge_api.batches.lead import LOST_SECONDS, Lead
 from baton_edge_api.batches.records import BatchRecord, FileRecord, new_batch_id, new_file_id
 from baton_edge_api.batches.store import OfflineStore
+from baton_edge_api.batches.sweep import sweep
 from tests.support.relay import HandClock
 from tests.support.restricted_nats import RestrictedNats
 
@@ -177,3 +179,38 @@ async def test_no_other_service_may_read_files(relay_nats: RestrictedNats, store
             )
     finally:
         await other.close()
+
+
+async def test_a_file_that_comes_takes_space_from_those_that_come_after_it(store: OfflineStore) -> None:
+    """Whoever counts, at whatever edge: the first two fit together, the third and fourth don't."""
+    stored, first, second, third = (file_record(num_bytes) for num_bytes in (10, 20, 30, 40))
+    await store.add_file(stored, io.BytesIO(b"x"))
+    places = [await store.announce(record) for record in (first, second, third)]
+    tenant, now = TENANT.tenant_id, 2.0
+    assert [await store.used_bytes(tenant, place, now) for place in places] == [10, 30, 60]
+    await store.add_file(second, io.BytesIO(b"x"))
+    assert await store.used_bytes(tenant, places[2], now) == 60, "counted once while it is in both"
+    await store.withdraw(second)
+    await store.withdraw(first)
+    assert await store.used_bytes(tenant, places[2], now) == 40
+    assert await store.used_bytes("another", places[2], now) == 0
+    last = await store.announce(file_record(50))
+    assert await store.used_bytes(tenant, last, now) == 80
+    assert await store.used_bytes(tenant, last, now + COMING_SECONDS) == 40, "its edge was lost"
+    await store.drop_old_announcements(now + COMING_SECONDS)
+    assert await store.used_bytes(tenant, last + 1, now) == 40
+
+
+async def test_what_can_not_be_read_is_not_there_and_keeps_what_belongs_to_it(
+    store: OfflineStore, bus: NatsBus
+) -> None:
+    record = batch_record()
+    await store.add_batch(record)
+    bucket = await bus.jetstream.key_value(subjects.BUCKET_BATCHES)
+    newer = new_batch_id()
+    await bucket.put(f"batch.acme=2E=2A.{newer}", b'{"of": "another version"}')
+    await store.add_line(newer, 1, b"a result")
+    assert await store.batch(TENANT.tenant_id, newer) is None
+    assert [one.id for one in await store.batches(TENANT.tenant_id)] == [record.id]
+    await sweep(store, time.time())
+    assert newer in await store.batches_with_lines()

@@ -23,22 +23,23 @@ MAX_HEAD_BYTES = 64 * 1024
 class EdgeConnection(HttpToolsProtocol):
     """What the server wants of a connection at its end."""
 
-    idle_since: float | None
-    """By the loop's clock; None while a request is read or answered."""
+    heard_at: float | None
+    """When its client was last heard or answered, by the loop's clock; None from a whole head on until its
+    answer has ended."""
 
 
 def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type[EdgeConnection]:
     """Once it `is_leaving`, each answer that begins is the last one of its connection, and says so."""
 
     class EdgeProtocol(EdgeConnection):
-        idle_since: float | None = None
+        heard_at: float | None = None
         _head_timer: asyncio.TimerHandle | None = None
         _head_bytes = 0
         _first_byte = 0.0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().connection_made(transport)
-            self.idle_since = self.loop.time()
+            self.heard_at = self.loop.time()
             self._await_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -49,13 +50,14 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
             if self._head_timer is not None:
                 self._first_byte = self._first_byte or time.time()
                 self._head_bytes += len(data)
+            if self.heard_at is not None:
+                self.heard_at = self.loop.time()
             super().data_received(data)
             if self._head_timer is not None and self._head_bytes > MAX_HEAD_BYTES:
                 self.send_400_response(f"Headers larger than {MAX_HEAD_BYTES} bytes.")
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self.idle_since = None
             if self._head_timer is None:
                 self._await_head()
                 self._first_byte = time.time()
@@ -65,6 +67,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
 
         def on_headers_complete(self) -> None:
             self._end_head()
+            self.heard_at = None
             super().on_headers_complete()
             if is_leaving():
                 self.cycle.keep_alive = False
@@ -72,7 +75,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self.cycle.response_complete:  # no other was sent behind it
-                self.idle_since = self.loop.time()
+                self.heard_at = self.loop.time()
 
         def _await_head(self) -> None:
             self._head_bytes, self._first_byte = 0, 0.0

@@ -47,16 +47,17 @@ class _Server(uvicorn.Server):
             server.close()
 
     async def _close_silent(self) -> None:
-        """Until every connection that is not being answered has been silent for a while."""
+        """Until every connection that is not being answered has been silent for a while. Who is in the middle
+        of a head has that while, and is cut off: nothing has been done for it, so it may ask elsewhere."""
         now = asyncio.get_running_loop().time
         until = now() + 2 * _SILENT_SECONDS
         while now() < until:
             is_any_waited_for = False
             for connection in list(self.server_state.connections):
                 assert isinstance(connection, EdgeConnection)
-                if connection.idle_since is None:
+                if connection.heard_at is None:
                     continue
-                if now() - connection.idle_since >= _SILENT_SECONDS:
+                if now() - connection.heard_at >= _SILENT_SECONDS:
                     connection.shutdown()
                 else:
                     is_any_waited_for = True

@@ -102,14 +102,17 @@ async def test_a_client_that_speaks_after_the_door_is_closed_is_answered() -> No
     writer.close()
 
 
-async def _speak_when_closed(address: tuple[str, int], writer: asyncio.StreamWriter) -> None:
+async def _speak_when_closed(
+    address: tuple[str, int], *writers: asyncio.StreamWriter, words: bytes = REQUEST
+) -> None:
     while True:
         try:
             _, other = await asyncio.open_connection(*address)
             other.close()
             await other.wait_closed()
         except ConnectionError:  # refused, or reset if it closed in the middle of the handshake
-            writer.write(REQUEST)
+            for writer in writers:
+                writer.write(words)
             return
 
 
@@ -120,5 +123,37 @@ async def test_a_client_that_stays_silent_is_not_waited_for_long(monkeypatch: py
         reader, writer = await asyncio.open_connection(*leaving.address)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 5, "uvicorn's own patience for what is under way"
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_client_in_the_middle_of_a_head_may_end_it() -> None:
+    leaving = Leaving()
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        writer.write(REQUEST)
+        await answer_of(reader)
+        writer.write(REQUEST[:10])
+        fresh_reader, fresh_writer = await asyncio.open_connection(*leaving.address)
+        fresh_writer.write(REQUEST[:10])
+        leaving.is_so = True
+        speaking = asyncio.create_task(
+            _speak_when_closed(leaving.address, writer, fresh_writer, words=REQUEST[10:])
+        )
+    await speaking
+    for each in (reader, fresh_reader):
+        assert await answer_of(each) == ("http/1.1 200 ok", True)
+    writer.close()
+    fresh_writer.close()
+
+
+async def test_a_head_that_is_never_ended_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SILENT_SECONDS", 0.1)
+    leaving = Leaving()
+    async with leaving.serving():
+        reader, writer = await asyncio.open_connection(*leaving.address)
+        writer.write(REQUEST[:10])
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 5
     assert await reader.read() == b""
     writer.close()

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import IO, get_args
 from urllib.parse import quote
 
@@ -45,8 +44,6 @@ class FileEndpoints:
         self._settings = settings
         self._uploads = Turns(settings.max_uploads, settings.max_tenant_uploads, "uploads")
         self._downloads = Turns(settings.max_uploads, settings.max_tenant_uploads, "downloads")
-        self._coming: Counter[str] = Counter()
-        """Bytes of uploads that are being stored, by tenant."""
         self.limits = UploadLimits(
             settings.max_file_bytes, settings.upload_timeout, settings.body_timeout / 3, settings.strict
         )
@@ -71,26 +68,25 @@ class FileEndpoints:
                 created_at=now,
                 expires_at=now + seconds if seconds else None,
             )
-            async with self._space(tenant_id, given.num_bytes):
+            async with self._space(record):
                 await self._store.add_file(record, given.content)
         return record
 
     @asynccontextmanager
-    async def _space(self, tenant_id: str, num_bytes: int) -> AsyncGenerator[None, None]:
-        """Raises RequestFailed if it is taken, also by files that are just coming in here."""
-        self._coming[tenant_id] += num_bytes
+    async def _space(self, record: FileRecord) -> AsyncGenerator[None, None]:
+        """Raises RequestFailed if it is taken, also by files that came before this one at any edge and are
+        still on their way into the store; within the block it is this file's."""
+        num_bytes, most = record.num_bytes, self._settings.max_tenant_file_bytes
+        place = await self._store.announce(record)
         try:
-            most, coming = self._settings.max_tenant_file_bytes, self._coming[tenant_id]
-            used = sum(record.num_bytes for record in await self._files(tenant_id))
-            if used + coming > most:
-                used += coming - num_bytes
+            used = await self._store.used_bytes(record.tenant_id, place, time.time())
+            if used + num_bytes > most:
                 text = f"Your files take {used} of {most} bytes, and this one {num_bytes}. Remove some first."
                 raise RequestFailed.because("request_too_large", text, param="file")
             yield
         finally:
-            self._coming[tenant_id] -= num_bytes
-            if not self._coming[tenant_id]:
-                del self._coming[tenant_id]
+            with suppress(RequestFailed):  # it counts for nothing soon
+                await self._store.withdraw(record)
 
     async def list(self, request: Request) -> Response:
         tenant = self._ring.caller_of(request.scope)

@@ -32,6 +32,7 @@ async def sweep(store: OfflineStore, now: float) -> None:
     for record in await store.all_files():
         if record.expired(now):
             await store.remove_file(record.tenant_id, record.id)
+    await store.drop_old_announcements(now)
     known = await store.file_ids()
     for file_id, written_at in await store.contents():
         if file_id not in known and now - written_at > HOUR:  # younger: its entry may be on its way
