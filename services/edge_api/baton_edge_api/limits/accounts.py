@@ -9,7 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 
-from baton_contracts.limits import LateRun
+from baton_contracts.limits import AccountState, LateRun
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account, View
 from baton_edge_api.limits.changes import Change, Outcome
@@ -35,8 +35,7 @@ class Accounts:
         self._lanes: dict[str, Lane] = {}
         self._grants = itertools.count(1)
         self._seqs = itertools.count(1)
-        self.expects_rows = asyncio.Event()
-        """Set when something was settled of which rows may say more; whoever looks for them clears it."""
+        self._expecting: set[str] = set()
 
     def new_grant(self) -> int:
         return next(self._grants)
@@ -57,7 +56,7 @@ class Accounts:
             account.settle(hold, use)
 
         if not use.is_all:
-            self.expects_rows.set()
+            self._expecting.add(party)
         return self._lane(party).submit(Change(grant, settle, takes=False), can_wait=can_wait)
 
     def has_room(self, party: str) -> bool:
@@ -94,12 +93,23 @@ class Accounts:
             account.release(hold, may_cost=may_cost)
 
         if may_cost:
-            self.expects_rows.set()
+            self._expecting.add(party)
         return self._lane(party).submit(Change(grant, release, takes=False))
 
     def free_seat(self, party: str, grant: int) -> asyncio.Future[Outcome]:
         change = Change(grant, lambda account, hold: account.free_seat(hold), takes=False)
         return self._lane(party).submit(change)
+
+    @property
+    def expects_rows(self) -> bool:
+        """Something was settled here of which ledger rows may say more."""
+        return bool(self._expecting)
+
+    def take_expecting(self) -> dict[str, AccountState]:
+        """The accounts of which that is so, as last seen from here; once."""
+        parties, self._expecting = self._expecting, set()
+        seen = {party: self._lane(party).seen for party in parties}
+        return {party: state for party, state in seen.items() if state}
 
     def view(self, party: str) -> View | None:
         """As last seen from here; costs nothing."""

@@ -102,6 +102,11 @@ class Lane:
     def num_held(self) -> int:
         return len(self._holds)
 
+    @property
+    def seen(self) -> AccountState | None:
+        """As last read or written; None before that."""
+        return self._state
+
     def view(self) -> View | None:
         """As last seen; None before anything was."""
         return self._open(self._state).view if self._state else None

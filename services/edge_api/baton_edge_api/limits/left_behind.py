@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 REST_SECONDS = 10.0
 """Until the relay has stored what it did for an edge that is gone: three times a lease."""
+OWN_LOOK_SECONDS = 5.0
+"""Until the row of a request is there whose end this edge did not hear: its gateway waits 2 s for it."""
 LATE_LOOK_SECONDS = 60.0
 """Between two looks for rows that have not come."""
 _TURN_SECONDS = 3.0
@@ -109,13 +111,16 @@ class LeftBehind:
         return accounts
 
     async def _until_lost(self, seconds: float) -> None:
-        """Or until these are over; or some while after we settled something without its last row."""
-        now, expects_rows = asyncio.get_running_loop().time, self._accounts.expects_rows
-        until = now() + seconds
+        """Or until these are over. Meanwhile: what this edge settled without its last row."""
+        now = asyncio.get_running_loop().time
+        until, look_at = now() + seconds, math.inf
         while not self._gone.lost.is_set() and now() < until:
-            if expects_rows.is_set():
-                expects_rows.clear()
-                until = min(until, now() + LATE_LOOK_SECONDS + self._turn)
+            if self._accounts.expects_rows:
+                look_at = min(look_at, now() + OWN_LOOK_SECONDS)
+            if now() >= look_at:
+                look_at = math.inf
+                if await self._look_for_late_rows(self._accounts.take_expecting()):
+                    until = min(until, now() + LATE_LOOK_SECONDS + self._turn)
             self._gone.among(self._living())
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -169,13 +174,16 @@ class LeftBehind:
         except RequestFailed as failed:
             log.warning("late rows can't be looked for now: %s", failed.error.message)
             return True
+        may_come = False
         for party, runs in late.items():
             uses = {
                 name: (seen, self._costs.use(party, Run.named(name), rows[name]))
                 for name, seen in runs.items()
             }
-            self._tell(party, await self._accounts.settle_late(party, uses))
-        return bool(late)
+            outcome = await self._accounts.settle_late(party, uses)
+            self._tell(party, outcome)
+            may_come |= outcome is None or not all(use.is_all for _, use in uses.values())
+        return may_come
 
     async def _rows(self, names: Collection[str]) -> Rows:
         """Raises RequestFailed."""

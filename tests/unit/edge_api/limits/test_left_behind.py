@@ -168,6 +168,7 @@ async def reserve(edge: Edge, number: int, party: str = KEY, output: int = 20) -
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_behind, "REST_SECONDS", 0.0)
     monkeypatch.setattr(left_behind, "LATE_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(left_behind, "OWN_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(left_behind, "_TURN_SECONDS", 0.0)
     monkeypatch.setattr(left_behind, "_LOOK_SECONDS", 0.001)
 
