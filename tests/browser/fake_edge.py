@@ -44,6 +44,8 @@ class FakeEdge:
         self.script = Script()
         self.asked: list[dict[str, Any]] = []
         self.request_ids: list[str] = []
+        self.listed: list[str] = []
+        """Queries of lists of traces."""
         self.first_token = threading.Event()
         self.first_token.set()
         self.client_left = threading.Event()
@@ -55,6 +57,15 @@ class FakeEdge:
         spans = whole_relay(start)
         prefill = make_span(7, start + 0.07, start + 0.075, "prefill", attributes={"prompt_tokens": 42})
         return trace_object(request_id, sorted([*spans, prefill], key=lambda span: span.start), time.time())
+
+    def newest(self, request_id: str, query: str) -> dict[str, Any]:
+        """One trace a page; two pages."""
+        self.listed.append(query)
+        summary = self.trace(request_id)["summary"]
+        if "status=error" in query:
+            summary |= {"status": "error", "error": "queue_full", "error_stop": "inference_router"}
+        next_page = None if "page=" in query else "77"
+        return {"data": [{"request_id": request_id, "summary": summary}], "next_page": next_page}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -76,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._conversation(path.rsplit("/", 1)[-1])
         elif path == "/v1/traces":
             rid = self.edge.request_ids[-1] if self.edge.request_ids else "ab" * 16
-            self._json(200, {"data": [{"request_id": rid, "summary": self.edge.trace(rid)["summary"]}]})
+            self._json(200, self.edge.newest(rid, urlsplit(self.path).query))
         elif path.startswith("/v1/traces/"):
             self._json(200, self.edge.trace(path.rsplit("/", 1)[-1]))
         else:

@@ -96,6 +96,18 @@ async def test_code_may_hold_backticks_and_stand_in_a_list(page: Page, edge: Fak
     await expect(body.locator("p")).to_contain_text("```` not this")
 
 
+async def test_a_table_is_a_table(page: Page, edge: FakeEdge) -> None:
+    edge.script = Script(
+        tokens=["Codes:\n| Code | When |\n|:--|---|\n", "| 503 | `a` \\| **b** <i> |\n", "\n| not | one |"]
+    )
+    await ask(page, "Which codes?")
+    body = page.locator(".turn.answer .body")
+    await expect(body.locator("p").last).to_have_text("| not | one |")
+    await expect(body.locator("thead th")).to_have_text(["Code", "When"])
+    await expect(body.locator("tbody td")).to_have_text(["503", "a | b <i>"])
+    await expect(body.locator("td strong")).to_have_text("b")
+
+
 async def test_the_conversation_goes_on_under_one_id_until_a_new_one_is_begun(
     page: Page, edge: FakeEdge
 ) -> None:
@@ -251,10 +263,23 @@ async def test_the_trace_page_shows_one_trace_and_the_newest(page: Page, edge: F
     await expect(page.locator("#rows th")).to_have_text([edge.request_ids[0][:8]])
 
 
+async def test_the_list_of_traces_can_be_of_failures_and_goes_on(page: Page, edge: FakeEdge) -> None:
+    await page.goto(f"{edge.url}/ui/trace")
+    await expect(page.locator("#rows .badge")).to_have_text(["ok, stop"])
+    await page.get_by_role("link", name="Only failures").click()
+    await expect(page.get_by_role("heading", name="Newest failures")).to_be_visible()
+    await expect(page.locator("#rows .badge")).to_have_text(["error: queue_full at inference_router"])
+    await page.get_by_role("link", name="Older").click()
+    await expect(page.locator("#rows .badge")).to_have_text(["error: queue_full at inference_router"])
+    await expect(page.get_by_role("link", name="Older")).to_be_hidden()
+    assert edge.listed == ["limit=50", "limit=50&status=error", "limit=50&status=error&page=77"]
+
+
 @pytest.mark.parametrize("width", [360, 700, 1280])
 async def test_nothing_runs_over_the_edge_of_the_window(page: Page, edge: FakeEdge, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 740})
-    edge.script = Script(tokens=["x" * 300, "\n\n```\n" + "y" * 300 + "\n```"])
+    wide = "\n\n```\n" + "y" * 300 + "\n```\n| " + " | ".join("abcdef" * 3) + " |\n|---|\n"
+    edge.script = Script(tokens=["x" * 300, wide])
     await ask(page, "z" * 300)
     await expect(page.locator(".meta")).to_be_visible()
     await expect(page.locator('.stop[data-state="passed"]')).to_have_count(10)

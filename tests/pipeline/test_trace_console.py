@@ -143,6 +143,29 @@ async def test_the_newest_traces_are_listed_for_their_tenant(edge: NatsBus, nats
     assert [trace["request_id"] for trace in theirs["data"]] == ["f" * 32]
 
 
+async def test_what_failed_is_listed_page_by_page_with_the_stop_that_failed(
+    edge: NatsBus, nats: RestrictedNats
+) -> None:
+    """Of six requests each second one failed; the whole trace is read, whoever reported what of it."""
+    start = time.time()
+    for number in range(1, 7):
+        rid, status = f"{number:032x}", "error" if number % 2 else "ok"
+        guard = make_span(4, start + number, start + number + 1, status=status)
+        back = make_span(9, start + number, start + number + 1, status=status, attributes={"error": "x"})
+        await report(edge, nats, make_batch(rid, guard), make_batch(rid, back))
+    found: list[tuple[str, str]] = []
+    page = ""
+    while True:
+        listed = json.loads((await ask(edge, f"/v1/traces?status=error&limit=2{page}")).body)
+        found += [(one["request_id"][-1], one["summary"]["error_stop"]) for one in listed["data"]]
+        if not listed["has_more"]:
+            break
+        page = f"&page={listed['next_page']}"
+    assert found == [(number, "input_guardrails") for number in "531"]
+    recent = json.loads((await ask(edge, f"/v1/traces?since={int(start + 6)}")).body)
+    assert [one["request_id"][-1] for one in recent["data"]] == ["6", "5"]
+
+
 async def test_with_nothing_reported_the_list_is_empty(edge: NatsBus) -> None:
     assert json.loads((await ask(edge, "/v1/traces")).body)["data"] == []
 

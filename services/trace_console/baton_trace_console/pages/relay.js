@@ -181,6 +181,13 @@ export function scaleSwitch(relay) {
   return group;
 }
 
+// `ok, stop`, or `error: queue_full at inference_router`.
+export function statusWords(summary) {
+  if (summary.status === "ok" && summary.finish_reason) return `ok, ${summary.finish_reason}`;
+  const what = summary.error ? `${summary.status}: ${summary.error}` : summary.status;
+  return summary.error_stop ? `${what} at ${summary.error_stop}` : what;
+}
+
 export function figures(summary) {
   const tokens = summary.completion_tokens === null ? "–" : `${summary.prompt_tokens ?? "–"} in, ${summary.completion_tokens} out`;
   const found = [
@@ -189,7 +196,7 @@ export function figures(summary) {
     ["Total", formatMs(summary.total_ms)],
     ["Tokens", tokens],
     ["Model", summary.model || "–"],
-    ["Status", summary.finish_reason && summary.status === "ok" ? `ok, ${summary.finish_reason}` : summary.status],
+    ["Status", statusWords(summary)],
     ["Unexplained gap", formatMs(summary.unexplained_gap_ms)],
   ];
   return found.map(([name, value]) => element("div", { className: "figure" }, element("dt", { text: name }), element("dd", { text: value })));

@@ -1,4 +1,4 @@
-// A model's text as DOM nodes: paragraphs, headings, lists, code, emphasis, citations. Every character that the
+// A model's text as DOM nodes: paragraphs, headings, lists, tables, code, emphasis, citations. Every character that the
 // model wrote becomes a text node, so nothing in it can become markup, a script or an address to load.
 
 export function element(name, { className, text, ...attributes } = {}, ...children) {
@@ -43,7 +43,31 @@ function block(lines, at, cite) {
   }
   if (BULLET.test(line)) return list(lines, at, "ul", BULLET, cite);
   if (NUMBERED.test(line)) return list(lines, at, "ol", NUMBERED, cite);
+  if (startsTable(lines, at)) return table(lines, at, cite);
   return paragraph(lines, at, cite);
+}
+
+function startsTable(lines, at) {
+  return ROW.test(lines[at]) && at + 1 < lines.length && RULE.test(lines[at + 1]);
+}
+
+function table(lines, at, cite) {
+  let end = at + 2;
+  while (end < lines.length && ROW.test(lines[end])) end += 1;
+  const [head, ...rows] = [at, ...Array.from({ length: end - at - 2 }, (_, row) => at + 2 + row)].map((line) => cells(lines[line]));
+  const rowOf = (name, texts) => element("tr", {}, ...texts.map((text) => {
+    const cell = element(name);
+    inline(cell, text, cite);
+    return cell;
+  }));
+  const body = element("tbody", {}, ...rows.map((texts) => rowOf("td", texts)));
+  const node = element("table", {}, element("thead", {}, rowOf("th", head)), body);
+  return [element("div", { className: "table-scroll", tabindex: "0" }, node), end];
+}
+
+// A bar behind a backslash is part of the text.
+function cells(line) {
+  return ROW.exec(line)[1].split(/(?<!\\)\|/).map((text) => text.trim().replaceAll("\\|", "|"));
 }
 
 function codeBlock(lines, at, indent, mark) {
@@ -78,7 +102,7 @@ function paragraph(lines, at, cite) {
   const node = element("p");
   const startsBlock = (line) => [FENCE, HEADING, BULLET, NUMBERED].some((pattern) => pattern.test(line));
   let first = true;
-  while (at < lines.length && lines[at].trim() && (first || !startsBlock(lines[at]))) {
+  while (at < lines.length && lines[at].trim() && (first || !(startsBlock(lines[at]) || startsTable(lines, at)))) {
     if (!first) node.append(element("br"));
     inline(node, lines[at], cite);
     first = false;
@@ -86,6 +110,9 @@ function paragraph(lines, at, cite) {
   }
   return [node, at];
 }
+
+const ROW = /^\s*\|(.*)\|\s*$/;
+const RULE = /^\s*\|(\s*:?-+:?\s*\|)+\s*$/;
 
 const INLINE = /(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[(\d{1,2})\]/;
 

@@ -2,10 +2,12 @@
 
 import { getJson, readKey, saveKey, isRemembered } from "./stream.js";
 import { element } from "./text.js";
-import { Relay, figures, formatMs, scaleSwitch } from "./relay.js";
+import { Relay, figures, formatMs, scaleSwitch, statusWords } from "./relay.js";
 
 const $ = (id) => document.getElementById(id);
-const wanted = (new URLSearchParams(location.search).get("id") || "").trim();
+const asked = new URLSearchParams(location.search);
+const wanted = (asked.get("id") || "").trim();
+const onlyFailed = asked.get("status") === "error";
 let key = readKey();
 
 async function show() {
@@ -17,7 +19,7 @@ async function show() {
   }
   try {
     if (wanted) showOne(await getJson(`/v1/traces/${encodeURIComponent(wanted)}`, key));
-    else showNewest((await getJson("/v1/traces?limit=50", key)).data);
+    else showNewest(await getJson(`/v1/traces?${listQuery(asked.get("page"))}`, key));
   } catch (error) {
     $("problem").textContent = error.status === 401 ? "This key was not accepted." : error.message;
     $("problem").hidden = false;
@@ -32,18 +34,28 @@ function showOne(trace) {
   $("one").hidden = false;
   $("one-id").textContent = trace.request_id;
   $("figures").replaceChildren(...figures(trace.summary));
-  $("waterfall").replaceChildren(scaleSwitch(relay), list);
+  $("waterfall").replaceChildren(scaleSwitch(relay), list, ...(trace.gaps || []).map((gap) => element("p", {
+    className: "problem-text", text: `No stop accounts for ${formatMs(gap.duration_ms)}, from ${formatMs(gap.start_ms)} on.` })));
   document.title = `Trace ${trace.request_id.slice(0, 8)} · Baton`;
   if (trace.summary.status === "running") setTimeout(show, 1000);
 }
 
-function showNewest(traces) {
+function listQuery(page, failed = onlyFailed) {
+  return new URLSearchParams({ limit: "50", ...(failed && { status: "error" }), ...(page && { page }) });
+}
+
+function showNewest({ data: traces, next_page: older }) {
   $("newest").hidden = false;
-  $("none").hidden = traces.length > 0;
+  $("newest-title").textContent = onlyFailed ? "Newest failures" : "Newest traces";
+  $("none").hidden = traces.length > 0 || onlyFailed || asked.has("page");
+  $("kind").textContent = onlyFailed ? "All traces" : "Only failures";
+  $("kind").href = `/ui/trace?${listQuery("", !onlyFailed)}`;
+  $("older").hidden = !older;
+  if (older) $("older").href = `/ui/trace?${listQuery(older)}`;
   $("rows").replaceChildren(...traces.map(({ request_id: id, summary }) => element("tr", {},
     element("th", { scope: "row", className: "mono" }, element("a", { href: `/ui/trace?id=${id}`, text: id.slice(0, 8) })),
     element("td", { text: new Date(summary.started_at * 1000).toLocaleString() }),
-    element("td", {}, element("span", { className: `badge ${summary.status}`, text: summary.status })),
+    element("td", {}, element("span", { className: `badge ${summary.status}`, text: statusWords(summary) })),
     element("td", { text: summary.model || "–" }),
     ...[summary.ttft_ms, summary.tpot_ms, summary.total_ms].map((value) => element("td", { className: "number", text: formatMs(value) })),
     element("td", { className: "number", text: String(summary.completion_tokens ?? "–") }))));
