@@ -235,6 +235,11 @@ class DeletedResponse(HttpModel):
     deleted: Literal[True]
 
 
+class InputTokenCount(HttpModel):
+    object: Literal["response.input_tokens"]
+    input_tokens: int = Field(ge=0)
+
+
 class InputItemList(HttpModel):
     """The items that were new in the response's own request."""
 

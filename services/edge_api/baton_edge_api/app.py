@@ -19,6 +19,7 @@ from baton_edge_api.embeddings import EmbeddingsEndpoint
 from baton_edge_api.front import Front, send_answer
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.relay_endpoint import RelayEndpoint
+from baton_edge_api.responses.input_tokens import InputTokens
 from baton_edge_api.responses.stored import StoredResponses
 from baton_edge_api.side_endpoints import SideEndpoints
 
@@ -30,13 +31,14 @@ def build_app(
     completions: RelayEndpoint,
     responses: RelayEndpoint,
     stored: StoredResponses,
+    counting: InputTokens,
     embeddings: EmbeddingsEndpoint,
     offline: Offline,
     side: SideEndpoints,
     metrics: Metrics,
     is_in_flight: Callable[[str], bool],
 ) -> ASGIApp:
-    routes = routes_of(chat, completions, responses, stored, embeddings, offline, side)
+    routes = routes_of(chat, completions, responses, stored, counting, embeddings, offline, side)
     return Front(_Routes(routes, chat), metrics, is_in_flight)
 
 
@@ -45,6 +47,7 @@ def routes_of(
     completions: RelayEndpoint,
     responses: RelayEndpoint,
     stored: StoredResponses,
+    counting: InputTokens,
     embeddings: EmbeddingsEndpoint,
     offline: Offline,
     side: SideEndpoints,
@@ -54,6 +57,7 @@ def routes_of(
         Route(CHAT_PATH, chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/responses", responses, methods=["POST"]),
+        Route("/v1/responses/input_tokens", counting, methods=["POST"]),
         Route("/v1/responses/{response_id}", stored.get),
         Route("/v1/responses/{response_id}", stored.delete, methods=["DELETE"]),
         Route("/v1/responses/{response_id}/cancel", stored.cancel, methods=["POST"]),

@@ -32,6 +32,7 @@ from baton_edge_api.relay_endpoint import RelayEndpoint
 from baton_edge_api.replicas import ReplicaBoard
 from baton_edge_api.responses.books_desk import BooksDesk
 from baton_edge_api.responses.chain import Chain
+from baton_edge_api.responses.input_tokens import InputTokens
 from baton_edge_api.responses.reading import response_reader
 from baton_edge_api.responses.stored import StoredResponses
 from baton_edge_api.server import serving
@@ -69,6 +70,13 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         chain = Chain(books, background.store, settings.max_text_chars)
         responses = RelayEndpoint(parts, response_reader(settings), chain.complete, background.desk.accept)
         stored = StoredResponses(ring, books, background.desk)
+
+        def is_known(name: str) -> bool:
+            return replicas.knows(name) or name in catalog.aliases
+
+        counting = InputTokens(
+            desk, ring, is_known, limits.admission, chain, response_reader(settings), settings
+        )
         embedders = EmbedderBoard(node.leases, settings.embedding_aliases, clock.wall)
         embeddings = EmbeddingsEndpoint(
             EmbeddingParts(
@@ -89,7 +97,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
             return desk.is_in_flight(request_id) or background.makes(request_id)
 
         app = build_app(
-            chat, completions, responses, stored, embeddings, offline, side, metrics, is_in_flight
+            chat, completions, responses, stored, counting, embeddings, offline, side, metrics, is_in_flight
         )
         offline.run(app, replicas, embedders, catalog)
         background.run(app)

@@ -64,7 +64,7 @@ class _Anything:
 
 def test_every_route_is_in_the_document() -> None:
     anything: Any = _Anything()
-    routes = routes_of(*[anything] * 7)
+    routes = routes_of(*[anything] * 8)
     served = {
         (re.sub(r":path}", "}", route.path), method)
         for route in routes

@@ -23,13 +23,13 @@ MESSAGE_TOKENS = 8
 async def count_all(bus: Bus, request_id: str, chats: Sequence[ChatRequest], model: str | None) -> int:
     """`model` None: no replica of ours has it, so nobody is asked."""
     if model is None:
-        return sum(estimate(_prompt_of(chat)) for chat in chats)
+        return sum(estimate(prompt_of(chat)) for chat in chats)
     counts = (count_prompt_tokens(bus, request_id, chat, model) for chat in chats)
     return sum(await asyncio.gather(*counts))
 
 
 async def count_prompt_tokens(bus: Bus, request_id: str, chat: ChatRequest, model: str) -> int:
-    prompt = _prompt_of(chat)
+    prompt = prompt_of(chat)
     query = TokensQuery(model=model, prompt=prompt, sampling=chat.sampling)
     reply = await ask_tokens(bus, request_id, query)
     if reply is None or reply.error:
@@ -37,7 +37,7 @@ async def count_prompt_tokens(bus: Bus, request_id: str, chat: ChatRequest, mode
     return reply.num_tokens
 
 
-def _prompt_of(chat: ChatRequest) -> Prompt:
+def prompt_of(chat: ChatRequest) -> Prompt:
     return Prompt(
         messages=chat.messages,
         tools=chat.tools,

@@ -35,7 +35,7 @@ class Chain:
         self._background = background
         self._max_text_chars = max_text_chars
 
-    async def complete(self, question: Question, tenant: Tenant, request_id: str) -> Question:
+    async def complete(self, question: Question, tenant: Tenant, request_id: str) -> ResponseQuestion:
         """The question with all that it refers to. Raises RequestFailed: 404 for what isn't there."""
         assert isinstance(question, ResponseQuestion)
         if not question.refers_to_stored:

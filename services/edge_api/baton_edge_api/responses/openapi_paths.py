@@ -7,6 +7,7 @@ from typing import Any
 from baton_contracts.openai_response_objects import (
     DeletedResponse,
     InputItemList,
+    InputTokenCount,
     ResponseEvent,
     ResponseObject,
 )
@@ -24,7 +25,14 @@ from baton_edge_api.openapi_parts import (
     request_id,
 )
 
-RESPONSE_MODELS = (ResponseRequest, ResponseObject, ResponseEvent, DeletedResponse, InputItemList)
+RESPONSE_MODELS = (
+    ResponseRequest,
+    ResponseObject,
+    ResponseEvent,
+    DeletedResponse,
+    InputItemList,
+    InputTokenCount,
+)
 
 _TOLD = content("ResponseObject") | content("ResponseEvent", "text/event-stream")
 _STORED = (404, 413, 502, 504)
@@ -34,6 +42,7 @@ def response_paths() -> dict[str, Any]:
     response_id = parameter("response_id", "path", "As in the response's id.")
     return {
         "/v1/responses": {"post": _create()},
+        "/v1/responses/input_tokens": {"post": _count()},
         "/v1/responses/{response_id}": {
             "get": operation(
                 "getResponse",
@@ -85,6 +94,18 @@ def _create() -> dict[str, Any]:
         failures=LIMITED,
         requestBody=body("ResponseRequest"),
         parameters=[request_id("x-request-id", "header", "Your own id: 32 hex digits or a UUID.")],
+    )
+
+
+def _count() -> dict[str, Any]:
+    return operation(
+        "countInputTokens",
+        "How many tokens a request would show the model: what it says and continues, without documents and "
+        "the stored conversation that would be added.",
+        answer("By the model's own tokenizer and chat template.", content("InputTokenCount")),
+        key=True,
+        failures=(403, *_STORED),
+        requestBody=body("ResponseRequest"),
     )
 
 
