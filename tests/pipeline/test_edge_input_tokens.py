@@ -24,7 +24,7 @@ from tests.support.openai_responses import whole
 MODEL = "smollm2-135m"
 PATH = "/v1/responses/input_tokens"
 ASKED: dict[str, Any] = {"model": MODEL, "input": "Hello?"}
-TOOL: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+TOOL: Any = {"type": "function", "name": "look", "parameters": {"type": "object"}}
 
 
 @dataclass

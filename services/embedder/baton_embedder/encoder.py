@@ -54,10 +54,11 @@ class MeanPoolEncoder:
     """A BERT-like encoder whose sentence vector is the mean over its tokens, scaled to length 1
     (Reimers and Gurevych 2019, Sentence-BERT, MEAN strategy)."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Tokenizer, max_tokens: int) -> None:
         self.name = name
         self._model = model
         self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
 
     @classmethod
     def load(cls, folder: Path, max_tokens: int) -> MeanPoolEncoder:
@@ -71,7 +72,7 @@ class MeanPoolEncoder:
         tokenizer.enable_truncation(max_tokens)
         tokenizer.no_padding()
         model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, dtype=torch.float32)
-        return cls(_model_name(folder), model.eval(), tokenizer)
+        return cls(_model_name(folder), model.eval(), tokenizer, max_tokens)
 
     def tokenize(self, texts: Sequence[str], terms: Terms = CUT) -> list[list[int]]:
         encodings = self._tokenizer.encode_batch_fast([text[:_LONGEST_TEXT] for text in texts])
@@ -82,10 +83,9 @@ class MeanPoolEncoder:
         return [encoding.ids for encoding in encodings]
 
     def _too_long(self, place: int) -> RequestFailed:
-        most = self._tokenizer.truncation["max_length"]
         text = (
-            f"input[{place}] is longer than the model's context length: {self.name} reads {most} tokens. "
-            "Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
+            f"input[{place}] is longer than the model's context length: {self.name} reads {self._max_tokens} "
+            "tokens. Send shorter texts, or truncate_prompt_tokens: -1 to have only their beginnings count."
         )
         return RequestFailed.because("context_length_exceeded", text, param="input")
 
