@@ -16,10 +16,10 @@ def new_span_id() -> str:
 
 
 class OpenSpan:
-    """A span while its block is measured; attributes may be added. An exception that leaves the block marks
-    it as failed."""
+    """A span while its block is measured; attributes may be added, and its status said. An exception that
+    leaves the block marks it as failed."""
 
-    __slots__ = ("_name", "_recorder", "_start", "_stop", "attributes")
+    __slots__ = ("_name", "_recorder", "_start", "_stop", "attributes", "status")
 
     def __init__(
         self, recorder: SpanRecorder, name: str, stop: int | None, attributes: dict[str, AttributeValue]
@@ -29,6 +29,7 @@ class OpenSpan:
         self._stop = stop
         self._start = 0.0
         self.attributes = attributes
+        self.status = "ok"
 
     def set(self, **attributes: AttributeValue) -> None:
         self.attributes.update(attributes)
@@ -47,7 +48,7 @@ class OpenSpan:
             self._start,
             recorder.clock.wall(),
             stop=self._stop,
-            status=failed if error else "ok",
+            status=failed if error else self.status,
             attributes=self.attributes,
         )
 
