@@ -39,6 +39,9 @@ POLICIES: dict[str, Pick] = {
     "ours": ours,
 }
 
+ASKING = ("prefix only", "ours")
+"""Those that must know a prompt's tokens."""
+
 
 def _taking(candidates: list[Candidate], asked: Asked) -> list[Candidate]:
     return [each for each in candidates if each.takes(asked.prompt_tokens)]

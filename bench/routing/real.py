@@ -1,19 +1,22 @@
 """The same four ways on real replicas: engine workers as processes of their own, over NATS, on this machine.
 
-`ours` goes through the router itself, its question for tokens included; the others choose here from the same
-table and index and hand the request straight to the replica. Each run has a cache salt of its own, so that
-none finds what another computed.
+All go through the router; what differs is how it ranks, and whether it asks for a prompt's tokens (prefix
+only and ours do). The four take turns, several rounds of it, and a question's time is its median over the
+rounds: what else this machine does at some moment is nobody's merit. Each run has a cache salt of its own, so
+that none finds what another computed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from statistics import fmean, median
 
 from baton_common.bus import BusMessage
 from baton_common.frame_inbox import FrameInbox
@@ -22,17 +25,15 @@ from baton_common.node import Node
 from baton_contracts import subjects
 from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.frames import Data, End, Error
-from baton_contracts.handoffs import Ack, EngineHandoff, EngineWork, RouteHandoff
+from baton_contracts.handoffs import Ack, EngineWork, RouteHandoff
+from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.prompt import Message, Part, Prompt, Sampling
 from baton_inference_router.__main__ import wire as wire_router
-from baton_inference_router.kv_listener import KvListener
-from baton_inference_router.prefix_index import PrefixIndex
-from baton_inference_router.prompt_reading import read_prompt
-from baton_inference_router.replicas import ReplicaTable
-from baton_inference_router.scoring import Asked
+from baton_inference_router.actor import Rank
+from baton_inference_router.scoring import Asked, Candidate, Choice, Gate
 from baton_inference_router.settings import Settings as RouterSettings
-from bench.routing.policies import POLICIES
+from bench.routing.policies import ASKING, POLICIES, Pick
 from bench.routing.processes import engine_workers, nats_server
 from bench.routing.simulation import Outcome
 
@@ -56,9 +57,10 @@ class RealLoad:
     asked_by_each: int = 6
     num_cold: int = 60
     rate: float = 3.0
+    rounds: int = 3
 
     def quick(self) -> RealLoad:
-        return replace(self, groups=5, num_cold=12)
+        return replace(self, groups=5, num_cold=12, rounds=1)
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,39 @@ class Question:
     prompt: Prompt
 
 
-async def measure(load: RealLoad) -> list[Row]:
-    rows: list[Row] = []
+async def measure(load: RealLoad, names: Sequence[str] = ("shared", "cold")) -> list[Row]:
     traffic = {"shared": shared(load), "cold": cold(load)}
+    runs = {(name, policy): list[Outcome]() for name in names for policy in POLICIES}
     async with AsyncExitStack() as stack:
         url = stack.enter_context(nats_server())
         stack.enter_context(engine_workers(url, MODEL, load.num_replicas))
         stand = await stack.enter_async_context(_stand(url))
         await stand.until_ready(load.num_replicas)
         await stand.run("warm up", "round robin", traffic["cold"][: 2 * load.num_replicas])
-        for name, questions in traffic.items():
-            for policy in POLICIES:
-                outcome = await stand.run(name, policy, questions)
-                rows.append({"replicas": load.num_replicas, "load": name, "policy": policy, **outcome.row()})
-    return rows
+        for number in range(load.rounds):
+            for (name, policy), outcomes in runs.items():
+                salt = f"{name} {policy} {number}"
+                outcomes.append(await stand.run(salt, policy, traffic[name]))
+    return [
+        {"replicas": load.num_replicas, "load": name, "policy": policy, **over_rounds(outcomes).row()}
+        for (name, policy), outcomes in runs.items()
+    ]
+
+
+def over_rounds(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of each question its median time; all else added up."""
+    together = Outcome()
+    times = zip(*(outcome.ttft_seconds for outcome in outcomes), strict=True)
+    answered = [[each for each in of_one if not math.isnan(each)] for of_one in times]
+    together.ttft_seconds = [median(of_one) for of_one in answered if of_one]
+    for outcome in outcomes:
+        together.prompt_tokens += outcome.prompt_tokens
+        together.cached_tokens += outcome.cached_tokens
+        together.refused += outcome.refused
+        together.choosing_seconds += outcome.choosing_seconds
+    works = zip(*(sorted(outcome.work_of_replicas) for outcome in outcomes), strict=True)
+    together.work_of_replicas = [fmean(of_one) for of_one in works]
+    return together
 
 
 def shared(load: RealLoad) -> list[Question]:
@@ -116,57 +137,59 @@ def _spread(chance: random.Random, rate: float, prompts: list[Prompt]) -> list[Q
 
 
 class Stand:
-    """Plays edge, gateway and guard under one name; chooses, asks, listens, takes the time."""
+    """Plays edge, gateway and guard under one name; asks the router, listens, takes the time."""
 
-    def __init__(self, node: Node, table: ReplicaTable, index: PrefixIndex, inbox: FrameInbox) -> None:
+    def __init__(self, url: str, node: Node, inbox: FrameInbox) -> None:
+        self._url = url
         self._node = node
-        self._table = table
-        self._index = index
         self._inbox = inbox
+        self._ready = set[str]()
+
+    def on_heartbeat(self, message: BusMessage) -> None:
+        beat = ReplicaHeartbeat.decode(message.payload)
+        if beat.state == "ready":
+            self._ready.add(beat.replica)
 
     async def until_ready(self, num_replicas: int) -> None:
         async with asyncio.timeout(START_SECONDS):
-            while len(self._table.candidates(MODEL)) < num_replicas:  # noqa: ASYNC110
+            while len(self._ready) < num_replicas:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(1.5)  # routers have asked every replica for its blocks by then
 
-    async def run(self, load: str, policy: str, questions: list[Question]) -> Outcome:
+    async def run(self, salt: str, policy: str, questions: list[Question]) -> Outcome:
+        """Times stand in the order of the questions; NaN: refused."""
         outcome, served = Outcome(), Counter[str]()
-        salt = f"{load} {policy}"
-        began = time.perf_counter()
+        outcome.ttft_seconds = [math.nan] * len(questions)
+        async with _router(self._url, policy):
+            await asyncio.sleep(1.5)  # it has asked every replica for its blocks by then
+            began = time.perf_counter()
 
-        async def one(question: Question) -> None:
-            await asyncio.sleep(question.after_seconds - (time.perf_counter() - began))
-            await self._ask(policy, self._work(question, salt), outcome, served)
+            async def one(number: int, question: Question) -> None:
+                await asyncio.sleep(question.after_seconds - (time.perf_counter() - began))
+                outcome.ttft_seconds[number] = await self._ask(_work(question, salt), outcome, served)
 
-        await asyncio.gather(*(one(question) for question in questions))
-        outcome.work_of_replicas = [float(served[each.replica]) for each in self._table.candidates(MODEL)]
+            await asyncio.gather(*(one(*numbered) for numbered in enumerate(questions)))
+        outcome.work_of_replicas = [float(served[replica]) for replica in self._ready]
         return outcome
 
-    def _work(self, question: Question, salt: str) -> EngineWork:
-        sampling = Sampling(max_tokens=ANSWER_TOKENS, temperature=0, ignore_eos=True)
-        return EngineWork(model=MODEL, prompt=question.prompt, sampling=sampling, cache_salt=salt)
-
-    async def _ask(self, policy: str, work: EngineWork, outcome: Outcome, served: Counter[str]) -> None:
+    async def _ask(self, work: EngineWork, outcome: Outcome, served: Counter[str]) -> float:
         request_id, started = new_request_id(), time.perf_counter()
         queue = self._inbox.open(request_id)
         try:
-            ack = await (self._routed if policy == "ours" else self._chosen)(request_id, work, policy)
+            ack = await self._routed(request_id, work)
             outcome.choosing_seconds.append(time.perf_counter() - started)
-            if ack is None or ack.verdict != "held":
+            if ack.verdict != "held":
                 outcome.refused += 1
-                return
+                return math.nan
             served[ack.instance] += 1
-            first: float | None = None
+            first = math.nan
             while True:
                 match await queue.get(60):
-                    case Data() if first is None:
+                    case Data() if math.isnan(first):
                         first = time.perf_counter() - started
-                        outcome.ttft_seconds.append(first)
                     case End(usage=usage):
                         outcome.prompt_tokens += usage.prompt_tokens
                         outcome.cached_tokens += usage.cached_tokens
-                        return
+                        return first
                     case Error(error=error):
                         raise SystemExit(f"a replica failed: {error.message}")
                     case _:
@@ -174,39 +197,11 @@ class Stand:
         finally:
             queue.close()
 
-    async def _routed(self, request_id: str, work: EngineWork, _policy: str) -> Ack | None:
+    async def _routed(self, request_id: str, work: EngineWork) -> Ack:
         me = self._node.instance
         handoff = RouteHandoff(envelope=self._envelope(request_id), work=work, gateway=me, guard=me)
         raw = await self._node.bus.request(subjects.route(request_id), handoff.encode(), timeout=10)
         return Ack.decode(raw)
-
-    async def _chosen(self, request_id: str, work: EngineWork, policy: str) -> Ack | None:
-        bus, me = self._node.bus, self._node.instance
-        prompt = None
-        if policy == "prefix only":
-            prompt = await read_prompt(bus, request_id, work, 1.0)
-        candidates = self._table.candidates(MODEL)
-        cached = prompt.cached_tokens(self._index, candidates) if prompt else {}
-        chosen = POLICIES[policy](candidates, prompt.asked if prompt else Asked(), cached)
-        if chosen is None:
-            return None
-        seat = self._table.reserve(chosen.replica)
-        if prompt:
-            self._index.expect(chosen.replica, prompt.chain)
-        handoff = EngineHandoff(
-            envelope=self._envelope(request_id),
-            work=prompt.work if prompt else work,
-            gateway=me,
-            guard=me,
-            router=me,
-        )
-        try:
-            raw = await bus.request(subjects.engine(chosen.replica, request_id), handoff.encode(), timeout=10)
-            ack = Ack.decode(raw)
-            (seat.accept if ack.verdict == "held" else seat.refuse)(ack)
-        finally:
-            seat.release()
-        return ack
 
     def _envelope(self, request_id: str) -> Envelope:
         now = time.time()
@@ -221,27 +216,44 @@ class Stand:
         )
 
 
+def _work(question: Question, salt: str) -> EngineWork:
+    sampling = Sampling(max_tokens=ANSWER_TOKENS, temperature=0, ignore_eos=True)
+    return EngineWork(model=MODEL, prompt=question.prompt, sampling=sampling, cache_salt=salt)
+
+
 @asynccontextmanager
 async def _stand(url: str) -> AsyncGenerator[Stand]:
     async with AsyncExitStack() as stack:
         node = await _node(stack, url, "llm_gateway")
         await _keep_records(url)
-        index = PrefixIndex(node.clock, 1_000_000)
-        listener = KvListener(node, index)
-        table = ReplicaTable(node.clock, 5.0, on_lost=listener.forget)
         inbox = FrameInbox(node.bus, subjects.frames_of_gateway(node.instance))
-
-        def on_heartbeat(message: BusMessage) -> None:
-            if beat := table.on_message(message):
-                listener.on_heartbeat(beat)
-
-        await listener.start()
-        await node.bus.subscribe(subjects.REPLICA_ALL, on_heartbeat)
+        stand = Stand(url, node, inbox)
+        await node.bus.subscribe(subjects.REPLICA_ALL, stand.on_heartbeat)
         await inbox.start()
-        router = await _node(stack, url, "inference_router")
-        await stack.enter_async_context(wire_router(RouterSettings(), router, router.bus))
-        await router.become_ready()
-        yield Stand(node, table, index, inbox)
+        yield stand
+
+
+@asynccontextmanager
+async def _router(url: str, policy: str) -> AsyncGenerator[None]:
+    async with AsyncExitStack() as stack:
+        node = await _node(stack, url, "inference_router")
+        settings = RouterSettings(router_prefix_aware=policy in ASKING)
+        rank = {} if policy == "ours" else {"rank": _one_of(POLICIES[policy])}
+        await stack.enter_async_context(wire_router(settings, node, node.bus, **rank))
+        await node.become_ready()
+        yield
+
+
+def _one_of(pick: Pick) -> Rank:
+    """As the router wants it: an order, of one."""
+
+    def rank(
+        candidates: list[Candidate], asked: Asked, cached: Mapping[str, int], _gate: Gate, _most: int
+    ) -> list[Choice]:
+        chosen = pick(candidates, asked, cached)
+        return [Choice(chosen, 0.0, cached.get(chosen.replica, 0))] if chosen else []
+
+    return rank
 
 
 async def _keep_records(url: str) -> None:

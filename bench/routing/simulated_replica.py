@@ -2,6 +2,7 @@
 
 Step times are those measured of SmolLM2-135M on two cores (docs/performance-log.md): a base for reading the
 weights, so much for each prompt token and each sequence that decodes; beside streams a step is under 70 ms.
+Its speed is what it measures, as an engine worker does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.kv_events import KvChange, KvEvents
+from baton_engine_worker.attempt_notes import MEASURED_CHUNK_TOKENS
+from baton_engine_worker.rates import RecentSpeed, SlidingRate
 from bench.routing.traffic import BLOCK, Arrival
 
 
@@ -52,6 +55,8 @@ class SimulatedReplica:
     num_finished: int = 0
     num_written: int = 0
     seq: int = 0
+    _measured: RecentSpeed = field(default_factory=RecentSpeed)
+    _requests: SlidingRate = field(default_factory=SlidingRate)
     _cache: OrderedDict[int, None] = field(default_factory=OrderedDict[int, None])
 
     @property
@@ -67,13 +72,13 @@ class SimulatedReplica:
         self.waiting.append(job)
         return True
 
-    def step(self, now: float) -> tuple[float, KvEvents | None]:
+    def step(self, now: float, slowness: float = 1.0) -> tuple[float, KvEvents | None]:
         """Seconds that it took, and what it changed in the cache. Times of tokens are those of its end."""
         self._admit()
         decoding = [job for job in self.running if not job.to_compute]
         chunks = self._chunks(len(decoding))
         num_tokens = sum(count for _, count in chunks)
-        seconds = (
+        seconds = slowness * (
             self.speed.base_seconds
             + self.speed.prompt_token_seconds * num_tokens
             + self.speed.decode_seconds * len(decoding)
@@ -82,6 +87,8 @@ class SimulatedReplica:
         stored: list[int] = []
         removed: list[int] = []
         for job, count in chunks:
+            if count >= MEASURED_CHUNK_TOKENS:
+                self._measured.note(count, seconds)
             job.to_compute -= count
             if not job.to_compute:
                 job.first_token_at = now + seconds
@@ -110,7 +117,8 @@ class SimulatedReplica:
             max_waiting_tokens=self.size.max_waiting_tokens,
             kv_epoch="simulated",
             kv_next_seq=self.seq,
-            prefill_tokens_per_second=1 / self.speed.prompt_token_seconds,
+            prefill_tokens_per_second=self._measured.per_second,
+            requests_per_second=self._requests.read(self.num_finished, now),
             finished_requests_total=self.num_finished,
             generation_tokens_total=self.num_written,
         )

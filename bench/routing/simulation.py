@@ -18,6 +18,7 @@ from baton_inference_router.prefix_index import PrefixIndex
 from baton_inference_router.replicas import ReplicaTable
 from baton_inference_router.scoring import Asked
 from bench.routing.policies import Pick
+from bench.routing.shared_machine import Slowness, own_cores
 from bench.routing.simulated_replica import Job, SimulatedReplica
 from bench.routing.traffic import BLOCK, Arrival
 
@@ -45,7 +46,7 @@ class Outcome:
             "hit_rate": round(self.cached_tokens / max(1, self.prompt_tokens), 3),
             "skew": round(max(self.work_of_replicas) / mean, 2) if mean else 0.0,
             "refused": self.refused,
-            "choosing_ms": round(1000 * statistics.fmean(self.choosing_seconds or [0.0]), 3),
+            "choosing_us": round(1e6 * statistics.fmean(self.choosing_seconds or [0.0])),
         }
 
 
@@ -54,8 +55,9 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 class Simulation:
-    def __init__(self, pick: Pick, num_replicas: int) -> None:
+    def __init__(self, pick: Pick, num_replicas: int, slowness: Slowness = own_cores) -> None:
         self._pick = pick
+        self._slowness = slowness
         self._now = 0.0
         clock = Clock(wall=lambda: self._now, monotonic=lambda: self._now)
         self._table = ReplicaTable(clock, stale_seconds=2.0)
@@ -101,13 +103,13 @@ class Simulation:
 
     def _route(self, job: Job) -> None:
         arrival = job.arrival
-        started = time.perf_counter()
+        started = time.thread_time()
         candidates = self._table.candidates("m")
         cached = {
             each.replica: BLOCK * self._index.num_cached(each.replica, arrival.chain) for each in candidates
         }
         chosen = self._pick(candidates, Asked(arrival.num_tokens), cached)
-        self.outcome.choosing_seconds.append(time.perf_counter() - started)
+        self.outcome.choosing_seconds.append(time.thread_time() - started)
         if chosen is None:
             self.outcome.refused += 1
             return
@@ -125,7 +127,7 @@ class Simulation:
 
     def _begin_step(self, replica: SimulatedReplica) -> None:
         self._stepping.add(replica.name)
-        seconds, events = replica.step(self._now)
+        seconds, events = replica.step(self._now, self._slowness(self._now, len(self._stepping)))
         if events:
             self._index.told(events)
         self._later(seconds, "step", replica)

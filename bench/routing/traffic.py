@@ -36,10 +36,11 @@ class Load:
     make: Callable[[random.Random, float, int, int], Iterator[Arrival]]
 
 
-def arrivals(name: str, num_replicas: int, count: int, seed: int = 1) -> list[Arrival]:
+def arrivals(name: str, num_replicas: int, count: int, seed: int = 1, share: float = 1.0) -> list[Arrival]:
+    """`share` of the load's rate."""
     load = LOADS[name]
     chance = random.Random(seed)  # noqa: S311  # the same traffic each time
-    made = load.make(chance, load.rate * num_replicas, count, num_replicas)
+    made = load.make(chance, share * load.rate * num_replicas, count, num_replicas)
     return sorted(made, key=lambda each: each.at)
 
 

@@ -15,21 +15,22 @@ from baton_common.settings import load_settings
 from baton_contracts import subjects
 from baton_contracts.handoffs import RouteHandoff
 from baton_contracts.heartbeats import REPLICA_HEARD_WITHIN_SECONDS
-from baton_inference_router.actor import Router
+from baton_inference_router.actor import Rank, Router
 from baton_inference_router.kv_listener import KvListener
 from baton_inference_router.prefix_index import PrefixIndex
 from baton_inference_router.replicas import ReplicaTable
+from baton_inference_router.scoring import ranked
 from baton_inference_router.settings import Settings
 
 
 @asynccontextmanager
-async def wire(settings: Settings, node: Node, bus: Bus) -> AsyncGenerator[None, None]:
+async def wire(settings: Settings, node: Node, bus: Bus, rank: Rank = ranked) -> AsyncGenerator[None, None]:
     index = PrefixIndex(node.clock, settings.router_index_blocks)
     listener = KvListener(node, index)
     table = ReplicaTable(
         node.clock, settings.router_stale_seconds, settings.router_ramp_seconds, on_lost=listener.forget
     )
-    router = Router(table, index, settings)
+    router = Router(table, index, settings, rank)
 
     def on_heartbeat(message: BusMessage) -> None:
         beat = table.on_message(message)

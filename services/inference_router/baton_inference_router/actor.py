@@ -7,6 +7,7 @@ Its part ends with its own acknowledgement. An answer never passes through here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from baton_common.context import RequestContext
@@ -21,13 +22,16 @@ from baton_inference_router.prefix_index import PrefixIndex
 from baton_inference_router.prompt_reading import ReadPrompt, read_prompt
 from baton_inference_router.refusals import nobody_takes
 from baton_inference_router.replicas import ReplicaTable, Seat
-from baton_inference_router.scoring import Candidate, Choice, Gate, ranked
+from baton_inference_router.scoring import Asked, Candidate, Choice, Gate, ranked
 from baton_inference_router.settings import Settings
 
 log = logging.getLogger(__name__)
 
 SCORES_TOLD = 8
 """Scores of so many replicas stand in the trace, the best first."""
+
+Rank = Callable[[list[Candidate], Asked, Mapping[str, int], Gate, int], list[Choice]]
+"""As `ranked`: the best few replicas that could take it, in order."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,10 @@ class _Absent:
 
 
 class Router:
-    def __init__(self, table: ReplicaTable, index: PrefixIndex, settings: Settings) -> None:
+    def __init__(
+        self, table: ReplicaTable, index: PrefixIndex, settings: Settings, rank: Rank = ranked
+    ) -> None:
+        self._rank = rank
         self._table = table
         self._index = index
         self._prefix_aware = settings.router_prefix_aware
@@ -59,6 +66,7 @@ class Router:
             if not order:
                 known = self._table.of_model(model)
                 raise RequestFailed(nobody_takes(model, known, refusals, num_ready=len(possible)))
+            ctx.attributes["candidates"] = len(possible)
             answer = await self._try(ctx, handoff, prompt, order)
             tried.add(order[0].replica)
             if isinstance(answer, _Absent):
@@ -83,7 +91,7 @@ class Router:
 
     def _ranked(self, prompt: ReadPrompt, possible: list[Candidate]) -> list[Choice]:
         cached = prompt.cached_tokens(self._index, possible)
-        return ranked(possible, prompt.asked, cached, self._gate)
+        return self._rank(possible, prompt.asked, cached, self._gate, SCORES_TOLD)
 
     async def _try(
         self, ctx: RequestContext, handoff: RouteHandoff, prompt: ReadPrompt, order: list[Choice]
@@ -168,11 +176,10 @@ def _explain(span: OpenSpan, prompt: ReadPrompt, order: list[Choice]) -> None:
         f"{choice.replica} {choice.seconds:.3f} s, load {choice.load}, cached {choice.cached_tokens}"
         + (", gated" if choice.gated else "")
         + (", held back" if choice.held_back else "")
-        for choice in order[:SCORES_TOLD]
+        for choice in order
     )
     span.set(
-        candidates=len(order),
-        score_seconds=best.seconds,
+        score_seconds=round(best.seconds, 4),
         prompt_tokens=prompt.num_tokens,
         cached_tokens=best.cached_tokens,
         waiting_tokens=best.candidate.waiting_tokens,

@@ -12,7 +12,8 @@ lowest is best; the longest unpicked wins a tie. Three things stand above the sc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import nsmallest
 from statistics import fmean, geometric_mean
 
 DECODE_COST = 4.0
@@ -62,10 +63,11 @@ class Candidate:
     adapters: frozenset[str] = frozenset()
     ramp: float = 1.0
     """Share of the others' load that a newcomer may have; grows to 1."""
+    load: int = field(init=False)
+    """Kept: a choice among a thousand reads it some thousand times."""
 
-    @property
-    def load(self) -> int:
-        return self.running + self.waiting + self.reserved
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "load", self.running + self.waiting + self.reserved)
 
     @property
     def full(self) -> bool:
@@ -73,10 +75,10 @@ class Candidate:
 
     def takes(self, prompt_tokens: int) -> bool:
         """Within its bounds. One that holds nothing takes any prompt: its engine says if it never fits."""
-        if self.full:
+        if self.load >= self.capacity:
             return False
-        over = self.waiting_tokens + prompt_tokens > self.max_waiting_tokens
-        return not (self.max_waiting_tokens and self.waiting + self.reserved and over)
+        over = self.max_waiting_tokens and self.waiting_tokens + prompt_tokens > self.max_waiting_tokens
+        return not (over and self.waiting + self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +133,23 @@ def ranked(
     asked: Asked = ANYTHING,
     cached: Mapping[str, int] = NO_CACHE,
     gate: Gate = USUAL_GATE,
+    most: int | None = None,
 ) -> list[Choice]:
-    """The best first; full ones left out. `cached`: tokens of the prompt that a replica need not compute."""
+    """The best first, `most` of them; full ones left out. `cached`: tokens of the prompt that a replica need
+    not compute."""
     taking = [candidate for candidate in candidates if candidate.takes(asked.prompt_tokens)]
     if not taking:
         return []
     least = min(candidate.load for candidate in taking)
     usual = _usual(taking)
-    spared = [cached.get(candidate.replica, 0) for candidate in taking]
-    most = max(spared)
-    is_only = not most or spared.count(most) == 1
+    spared = [cached.get(candidate.replica, 0) for candidate in taking] if cached else [0] * len(taking)
+    longest = max(spared)
+    is_only = not longest or spared.count(longest) == 1
     choices = [
         _choice(each, asked, spares, gate.shuts(each.load, least, is_only_holder=is_only), usual)
         for each, spares in zip(taking, spared, strict=True)
     ]
-    return sorted(choices, key=_preference)
+    return sorted(choices, key=_preference) if most is None else nsmallest(most, choices, key=_preference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,7 @@ def _usual(taking: list[Candidate]) -> _Usual:
 
 def _choice(candidate: Candidate, asked: Asked, cached: int, gated: bool, usual: _Usual) -> Choice:
     cached = min(cached, asked.prompt_tokens)
-    spares = cached >= max(LEAST_CACHED_TOKENS, LEAST_CACHED_SHARE * asked.prompt_tokens)
+    spares = cached >= LEAST_CACHED_TOKENS and cached >= LEAST_CACHED_SHARE * asked.prompt_tokens
     own = asked.prompt_tokens - (cached if spares and not gated else 0)
     if asked.adapter and asked.adapter not in candidate.adapters:
         own += ADAPTER_TOKENS
@@ -181,7 +185,7 @@ def _choice(candidate: Candidate, asked: Asked, cached: int, gated: bool, usual:
     no_room = free is not None and asked.prompt_tokens - cached > free
     too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * usual.load)
     seconds = tokens / _rate(candidate, usual.tokens_per_second)
-    return Choice(candidate, round(seconds, 4), cached, gated, no_room or too_new)
+    return Choice(candidate, seconds, cached, gated, no_room or too_new)
 
 
 def _rate(candidate: Candidate, usual: float) -> float:

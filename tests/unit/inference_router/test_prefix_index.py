@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from baton_contracts.heartbeats import ReplicaHeartbeat
 from baton_contracts.kv_events import KvChange, KvEvents
@@ -201,3 +202,118 @@ def test_events_that_can_not_be_read_are_a_gap(index: PrefixIndex) -> None:
         index.told(told(1, stored("no hash")))
     assert index.told(told(2, stored(HASHES[2])))
     assert index.num_cached(A, CHAIN_KEYS) == 0
+
+
+class CacheModel:
+    """A plain cache with its own journal: epochs, numbers, all told anew when asked."""
+
+    def __init__(self) -> None:
+        self.epochs, self.seq, self.blocks = 1, 0, set[int]()
+
+    @property
+    def epoch(self) -> str:
+        return f"e{self.epochs}"
+
+    def change(self, *changes: KvChange) -> KvEvents:
+        self.seq += 1
+        return told(self.seq - 1, *changes, epoch=self.epoch)
+
+    def store(self, block: int) -> KvEvents:
+        self.blocks.add(block)
+        return self.change(stored(HASHES[block]))
+
+    def remove(self, block: int) -> KvEvents:
+        self.blocks.discard(block)
+        return self.change(removed(HASHES[block]))
+
+    def purge(self) -> KvEvents:
+        self.blocks.clear()
+        return self.change(cleared())
+
+    def tell_all(self) -> KvEvents:
+        return self.change(cleared(), stored(*(HASHES[block] for block in sorted(self.blocks))))
+
+    def restart(self) -> None:
+        self.epochs, self.seq, self.blocks = self.epochs + 1, 0, set[int]()
+
+
+class IndexBesideItsModel(RuleBasedStateMachine):
+    """Events arrive in any order, late, twice or never; between them heartbeats. Whatever happened: what is
+    not known to be right is empty, and three heartbeats later all is right again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = PrefixIndex(HandClock().clock, max_blocks=1000)
+        self.cache = CacheModel()
+        self.under_way = list[KvEvents]()
+        self.index.heard(self.beat())
+
+    def beat(self) -> ReplicaHeartbeat:
+        return beat(epoch=self.cache.epoch, seq=self.cache.seq)
+
+    @property
+    def known(self) -> set[int]:
+        return {block for block in range(8) if self.index.num_cached(A, [CHAIN_KEYS[block]])}
+
+    @rule(block=st.integers(0, 7))
+    def store(self, block: int) -> None:
+        self.under_way.append(self.cache.store(block))
+
+    @rule(block=st.integers(0, 7))
+    def remove(self, block: int) -> None:
+        self.under_way.append(self.cache.remove(block))
+
+    @rule()
+    def purge(self) -> None:
+        self.under_way.append(self.cache.purge())
+
+    @rule()
+    def restart(self) -> None:
+        self.cache.restart()
+
+    @rule(data=st.data(), stays=st.booleans())
+    def one_arrives(self, data: st.DataObject, stays: bool) -> None:
+        if self.under_way:
+            at = data.draw(st.integers(0, len(self.under_way) - 1))
+            events = self.under_way[at] if stays else self.under_way.pop(at)
+            self.index.told(events)
+
+    @rule()
+    def all_arrive_in_order(self) -> None:
+        for events in self.under_way:
+            self.index.told(events)
+        self.under_way.clear()
+
+    @rule()
+    def some_are_lost(self) -> None:
+        self.under_way.clear()
+
+    @rule()
+    def heartbeat(self) -> None:
+        if self.index.heard(self.beat()):
+            self.under_way.append(self.cache.tell_all())
+
+    @rule()
+    def gone(self) -> None:
+        self.index.heard(beat(state="gone"))
+        assert self.index.num_replicas == 0
+        self.index.heard(self.beat())
+
+    @rule()
+    def calm(self) -> None:
+        """Nothing happens but what a living replica does: it beats, and tells all when asked."""
+        self.all_arrive_in_order()
+        for _ in range(3):
+            self.heartbeat()
+            self.all_arrive_in_order()
+        assert self.index.is_synced(A)
+        assert self.known == self.cache.blocks
+
+    @invariant()
+    def empty_or_synced(self) -> None:
+        assert self.index.is_synced(A) or not self.known
+
+
+TestIndexBesideItsModel = IndexBesideItsModel.TestCase
+TestIndexBesideItsModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
