@@ -50,10 +50,10 @@ class Case:
 
 
 CASES = (
-    *(Case(4, load, 2000, 6) for load in LOADS),
-    Case(4, "cold", 2000, 6, cores=2),
-    *(Case(64, load, 4000, 3) for load in LOADS),
-    *(Case(1000, load, 2000, 1) for load in ("shared", "cold")),
+    *(Case(4, load, 1500, 5) for load in LOADS),
+    Case(4, "cold", 1500, 5, cores=2),
+    *(Case(64, load, 3000, 2) for load in LOADS),
+    *(Case(1000, load, 1000, 1) for load in ("shared", "cold")),
 )
 QUICK = (*(Case(4, load, 600, 2) for load in LOADS), *(Case(64, load, 1500, 1) for load in LOADS))
 
