@@ -75,6 +75,12 @@ class Prologue(FrameBase):
         description="So many tokens of each answer, by index, were sent by earlier attempts: this one goes "
         "on behind them.",
     )
+    begun_by: int | None = Field(
+        default=None,
+        ge=1,
+        description="The attempt whose beginning this is, where the frames are numbered anew on their way. "
+        "None: `attempt`.",
+    )
     citations: tuple[str, ...] = Field(default=(), description="Sources of [1], [2], … in order.")
     ignored: tuple[str, ...] = Field(
         default=(), description="Parameters that this model has no use for, by their names in the request."

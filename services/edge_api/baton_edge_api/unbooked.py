@@ -36,13 +36,13 @@ ASKED_AT_ONCE = 100
 def record_of(
     envelope: Envelope, prologue: Prologue, end: End | None, num_heard: int, ended_at: float
 ) -> UsageRecord:
-    """As one attempt, for an edge sees no others. Without an End what was heard counts: tokens or,
-    where no ids are named, pieces of about a token each."""
+    """As one attempt: that which began it, of which the gateway has a row if it lives after all. Without an
+    End what was heard counts: tokens or, where no ids are named, pieces of about a token each."""
     counted = Usage(prompt_tokens=prologue.prompt_tokens or 0, completion_tokens=num_heard)
     return UsageRecord(
         request_id=envelope.request_id,
         run_id=envelope.run_id,
-        attempt=envelope.attempt,
+        attempt=prologue.begun_by or prologue.attempt,
         tenant=envelope.tenant,
         model=prologue.model,
         replica=prologue.replica,

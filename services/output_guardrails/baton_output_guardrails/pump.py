@@ -186,6 +186,8 @@ class Pump:
         if not self._prologue_sent:
             self._prologue_sent = True
             self._answers.begin(frame)
+            if frame.attempt != self._out.attempt:
+                frame = frame.model_copy(update={"begun_by": frame.attempt})
             await self._out.send(frame)
 
     async def _on_data(self, frame: Data) -> None:

@@ -56,6 +56,12 @@ def test_what_the_row_says(replica: str, last: End | None, row: tuple[object, ..
     assert record.ended_at - record.started_at == 2
 
 
+@pytest.mark.parametrize(("numbers", "attempt"), [({"attempt": 2}, 2), ({"begun_by": 3}, 3)])
+def test_it_stands_in_for_the_attempt_that_began_the_answer(numbers: dict[str, int], attempt: int) -> None:
+    prologue = told("far/0").model_copy(update=numbers)
+    assert record_of(make_envelope(), prologue, end(), num_heard=2, ended_at=9.0).attempt == attempt
+
+
 class Books:
     """Knows these rows; `failures` questions are not answered."""
 

@@ -305,6 +305,19 @@ async def test_a_vanished_engine_and_a_new_attempt(bench: Bench) -> None:
         assert (await answer.text())[0] == "Hello"
 
 
+@pytest.mark.parametrize(("attempt", "told"), [(1, None), (2, 2)])
+async def test_the_edge_is_told_which_attempt_began_the_answer(
+    bench: Bench, attempt: int, told: int | None
+) -> None:
+    answer = await bench.open()
+    stream = answer.attempt(attempt)
+    await stream.send(answer.prologue())
+    await stream.send(answer.end())
+    first, _ = await answer.received()
+    assert isinstance(first, Prologue)
+    assert (first.attempt, first.begun_by) == (1, told)
+
+
 async def test_an_engine_that_took_over_may_be_silent_for_long(bench: Bench) -> None:
     """A grammar takes it many seconds: the gateway, which knows that it is there, has said so."""
     answer = await bench.open()
