@@ -16,7 +16,7 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import End, Error, Prologue, Usage
 from baton_contracts.handoffs import Ack
 from baton_engine import EngineError
-from baton_engine_worker import asking, translation
+from baton_engine_worker import prompting, translation
 from baton_engine_worker.attempt import Attempt
 
 
@@ -80,7 +80,7 @@ class GatewayReply:
             prompt_tokens=prompt_tokens or None,
             resumed=attempt.resumed if any(attempt.resumed) else (),
             citations=handoff.work.prompt.citations,
-            ignored=asking.ignored_parameters(handoff.work.prompt, attempt.parts.dialect),
+            ignored=prompting.ignored_parameters(handoff.work.prompt, attempt.parts.dialect),
         )
 
     async def send_error(self, stream: FrameStream, error: ErrorBody, usage: Usage | None = None) -> None:

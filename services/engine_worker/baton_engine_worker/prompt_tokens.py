@@ -18,7 +18,7 @@ from baton_contracts.identifiers import subject_token
 from baton_contracts.prompt import Prompt
 from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_engine import EngineError, prefix_hashes
-from baton_engine_worker import asking, translation
+from baton_engine_worker import asking, prompting, translation
 from baton_engine_worker.dialect import Dialect
 from baton_engine_worker.engine_face import Engine
 
@@ -75,8 +75,8 @@ class PromptTokens:
     async def _tokenise(self, prompt: Prompt) -> list[int]:
         whole = (prompt, self._engine.tokenizer, self._dialect)
         if prompt.num_characters > LONG_PROMPT_CHARACTERS:
-            return await asyncio.to_thread(asking.prompt_token_ids, *whole)
-        return asking.prompt_token_ids(*whole)
+            return await asyncio.to_thread(prompting.prompt_token_ids, *whole)
+        return prompting.prompt_token_ids(*whole)
 
     def _hashes(self, token_ids: Sequence[int], query: TokensQuery) -> tuple[str, ...]:
         """The last token is always computed, and every one whose own probability is asked for."""
