@@ -103,8 +103,16 @@ class FrameQueue:
             self._arrived.append(frame)
         self._arrival.happened()
 
-    def takes(self, frame: AnyFrame) -> bool:
-        return self.is_listening and (frame.run_id is None or self.run_id in (None, frame.run_id))
+    def hear(self, frame: AnyFrame) -> None:
+        """What the bus brings. A run's name has done its work here: what is made of the frame may be for
+        others."""
+        if not self.is_listening:
+            return
+        if frame.run_id is not None:
+            if self.run_id not in (None, frame.run_id):
+                return
+            frame = frame.model_copy(update={"run_id": None})
+        self.put(frame)
 
     def close(self) -> None:
         self._arrival.stop()
@@ -235,5 +243,5 @@ class FrameInbox:
 
     def _put(self, frame: AnyFrame) -> None:
         queue = self._queues.get(frame.request_id)
-        if queue is not None and queue.takes(frame):  # else it is a late one of a request that is over
-            queue.put(frame)
+        if queue is not None:  # else it is a late one of a request that is over
+            queue.hear(frame)

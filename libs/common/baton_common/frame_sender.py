@@ -25,7 +25,7 @@ KEPT_STREAMS = 512
 """Ended streams whose frames are kept; the oldest goes first."""
 
 NumberedFrame = Prologue | Data | End | Error
-_F = TypeVar("_F", Prologue, Data, End, Error)
+_F = TypeVar("_F", bound=NumberedFrame)
 
 
 class FrameStream:

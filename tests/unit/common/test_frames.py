@@ -237,3 +237,13 @@ async def test_an_id_that_is_used_again_keeps_the_frames_of_its_own_time() -> No
     ask = Resend(attempt=1, first_seq=0).encode()
     answer = Resent.decode(await bus.request(subjects.resend(SENDER, RID), ask, timeout=1))
     assert [frame.seq for frame in answer.frames] == [0]
+
+
+async def test_a_frame_that_names_its_run_is_heard_by_that_run_as_any_other() -> None:
+    queue = FrameQueue(MemoryBus(), RID, 10, lambda: None)
+    queue.run_id = "0a1b2c3d"
+    queue.hear(data(0).model_copy(update={"run_id": "11111111"}))
+    queue.hear(data(0).model_copy(update={"run_id": "0a1b2c3d"}))
+    queue.hear(data(1))
+    assert [await queue.get() for _ in range(2)] == [data(0), data(1)]
+    assert len(queue) == 0

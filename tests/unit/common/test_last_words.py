@@ -105,6 +105,7 @@ async def test_an_answer_of_which_nothing_arrived_is_had_after_all(rig: Rig) -> 
     got = [await queue.get() for _ in range(3)]
     assert [frame.text for frame in got if isinstance(frame, Data)] == ["one ", "two"]
     assert isinstance(got[-1], End)
+    assert got[-1].run_id is None
     queue.close()
     later = inbox.open(RID)
     later.run_id = "11111111"
