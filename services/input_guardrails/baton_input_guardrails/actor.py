@@ -24,10 +24,8 @@ from baton_input_guardrails.rails import Screening, Topics, screen
 from baton_input_guardrails.search import Found, PersonalDataSearch, SearchFailed
 
 _INLINE_CHARS = 8_000
-"""Prompts shorter than this are screened on the event loop: a millisecond in plain English, about six
-in other alphabets, a dozen if it is one attack after the other."""
-_INLINE_TOPIC_CHARS = 2_000
-"""The same for topics, whose automaton takes about a microsecond a character."""
+"""Prompts shorter than this are screened on the event loop: a millisecond in plain English, three or four in
+other alphabets or if it is one attack after the other. Topics take up to two more."""
 _INLINE_VALUES = 200
 """Up to so many different values are masked on the event loop, in a prompt shorter than _INLINE_CHARS."""
 
@@ -103,7 +101,7 @@ class InputGuard:
         if not self.topics.active:
             return
         with ctx.spans.span("topics") as span:
-            if prompt.num_characters < _INLINE_TOPIC_CHARS:
+            if prompt.num_characters < _INLINE_CHARS:
                 hit = self.topics.first_hit(prompt)
             else:
                 hit = await asyncio.to_thread(self.topics.first_hit, prompt)
