@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -124,7 +124,7 @@ def worst(found: list[dict[str, float | int]], beside: list[dict[str, float | in
     return {"p50_to_ll": ratio("ttft_p50_ms"), "p99_to_ll": ratio("ttft_p99_ms")}
 
 
-def print_table(rows: list[Row]) -> None:
+def print_table(rows: Sequence[Mapping[str, object]]) -> None:
     names = list(rows[0])
     print("\n" + "  ".join(f"{name:>12}" for name in names))
     for row in rows:

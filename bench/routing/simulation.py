@@ -120,8 +120,8 @@ class Simulation:
             self.outcome.refused += 1
             return
         self._index.expect(replica.name, arrival.chain)
-        counts = {"waiting": len(replica.waiting), "running": len(replica.running)}
-        seat.accept(Ack.model_construct(verdict="held", instance=replica.name, error=None, **counts))
+        waiting, running = len(replica.waiting), len(replica.running)
+        seat.accept(Ack(verdict="held", instance=replica.name, waiting=waiting, running=running))
         if replica.name not in self._stepping:
             self._begin_step(replica)
 
