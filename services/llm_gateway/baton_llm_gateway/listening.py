@@ -65,13 +65,14 @@ class Listener:
         """The replica of which frames of this attempt have arrived, before anybody listened to them, or come
         in a moment: a bus that stood still delivers at once what waited, and in no order."""
         give_up_at = asyncio.get_running_loop().time() + BEGINS_SECONDS
-        while (replica := self._sender_of(attempt)) is None:
+        while (replica := self.sender_of(attempt)) is None:
             rest = give_up_at - asyncio.get_running_loop().time()
             if rest <= 0 or not await self._queue.grows(rest):
                 return None
         return replica
 
-    def _sender_of(self, attempt: Attempt) -> str | None:
+    def sender_of(self, attempt: Attempt) -> str | None:
+        """The replica of which frames of this attempt have arrived, before anybody listened to them."""
         return next(
             (
                 frame.sender

@@ -39,7 +39,11 @@ class OwnReplicas:
         if self.audience.is_cancelled:
             attempt.cancel()
             return
-        replica = await self._accepted_by(attempt)
+        try:
+            replica = await self._accepted_by(attempt)
+        except asyncio.CancelledError:
+            await self._abandon_unheard(attempt)
+            raise
         if replica is None:
             return
         attempt.replica = replica
@@ -93,6 +97,15 @@ class OwnReplicas:
             raise
         finally:
             unwatch()
+
+    async def _abandon_unheard(self, attempt: Attempt) -> None:
+        """The same before the router's word came: whoever has begun is known by its frames, and is booked."""
+        if replica := self.listener.sender_of(attempt):
+            attempt.replica = replica
+            self.rows.note_accepted(attempt)
+            await self._abandon(attempt)
+        else:
+            await self.telling.engine("deadline", attempt.number, never_heard=True)
 
     async def _abandon(self, attempt: Attempt) -> None:
         """The deadline passed, or this process ends: the engine stops, and its count is still wanted."""
