@@ -159,6 +159,15 @@ def test_what_has_probably_ended_counts_no_work_but_keeps_its_seat() -> None:
     assert ranked([candidate("full", running=10, ended=9.0)]) == []
 
 
+def test_the_best_few_are_the_beginning_of_the_whole_order() -> None:
+    chance = random.Random(3)  # noqa: S311  # the same in each run
+    many = [candidate(f"r{i}", running=chance.randint(0, 9), last_pick=i) for i in range(50)]
+    cached = {f"r{i}": 512 for i in range(0, 50, 7)}
+    whole = ranked(many, Asked(700), cached)
+    assert len(whole) == 50
+    assert ranked(many, Asked(700), cached, most=8) == whole[:8]
+
+
 def test_a_newcomer_gets_its_share_of_the_load_and_grows() -> None:
     def first(ramp: float, load: int) -> str:
         old = [candidate(f"old{i}", running=8, waiting=2, capacity=99) for i in range(2)]
