@@ -7,47 +7,32 @@ import asyncio
 import pytest
 
 from baton_common.bus import BusMessage
-from baton_common.context import RequestContext
 from baton_common.frame_inbox import FrameInbox
 from baton_common.memory_bus import MemoryBus
-from baton_common.node import Node
-from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel, Data, End, Prologue, Usage
-from baton_contracts.handoffs import GatewayHandoff
-from baton_contracts.prompt import ChatRequest, Message, Part, Prompt
 from baton_llm_gateway.attempt import Attempt
 from baton_llm_gateway.audience import Audience
 from baton_llm_gateway.books import Books
-from baton_llm_gateway.cancellation import Cancellation
-from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.listening import Listener
-from baton_llm_gateway.model_choice import Choice
 from baton_llm_gateway.own_replicas import OwnReplicas
 from baton_llm_gateway.run_rows import RunRows
 from baton_llm_gateway.telling import Telling
-from tests.support.relay import make_envelope
+from tests.support.errands import GUARD, errand_over
 from tests.support.waiting import eventually
 
-GUARD, REPLICA = "output_guardrails-1", "engine_worker-1"
+REPLICA = "engine_worker-1"
 USAGE = Usage(prompt_tokens=7, completion_tokens=2)
 
 
 async def cut_off(*, has_begun: bool) -> tuple[Attempt, Attempt | None, list[Cancel]]:
     """An attempt, what of it is to be booked, and what engines were told."""
     bus = MemoryBus()
-    node = Node(bus, "llm_gateway")
-    envelope = make_envelope(edge="edge_api-1")
-    ctx = RequestContext(node, envelope, SpanRecorder(node.service, node.instance, 5, node.clock))
-    messages = (Message(role="user", parts=(Part(text="Hello?"),)),)
-    handoff = GatewayHandoff(
-        envelope=envelope, chat=ChatRequest(model="m", messages=messages), prompt=Prompt(messages=messages)
-    )
-    cancellation = Cancellation()
-    errand = Errand.of(ctx, handoff, Choice("m", "named", ""), cancellation, GUARD)
+    errand = errand_over(bus)
+    ctx, ourselves = errand.ctx, errand.ctx.node.instance
     rid = ctx.request_id
     queue = FrameInbox(bus, "frames").open(rid)
-    listener = Listener(queue, cancellation, request_id=rid, ourselves=node.instance, stall_seconds=5)
+    listener = Listener(queue, errand.cancellation, request_id=rid, ourselves=ourselves, stall_seconds=5)
     rows = RunRows(ctx, Books(bus))
     replicas = OwnReplicas(errand, Audience(errand), Telling(errand), rows, listener)
     asked: list[BusMessage] = []
@@ -60,7 +45,7 @@ async def cut_off(*, has_begun: bool) -> tuple[Attempt, Attempt | None, list[Can
     await eventually(lambda: bool(asked))
     if has_begun:
         ours = {"request_id": rid, "sender": REPLICA}
-        queue.put(Prologue(**ours, seq=0, model="m", replica=REPLICA, gateway=node.instance, guard=GUARD))
+        queue.put(Prologue(**ours, seq=0, model="m", replica=REPLICA, gateway=ourselves, guard=GUARD))
         queue.put(Data(**ours, seq=1, text="Hel", token_ids=(1, 2)))
         queue.put(End(**ours, seq=2, finish_reason="cancelled", usage=USAGE))
     calling.cancel()
