@@ -304,9 +304,8 @@ class Account:
         requests, seats, tokens = rule.requests_per_minute, rule.concurrent, rule.tokens_per_minute
         if rule.budget or not self.has_room or (requests is not None and f.requests * _ROOM > requests):
             return None
-        num_requests = min(
-            num_requests, *(each // _MOST_SPARE for each in (requests, seats) if each is not None)
-        )
+        limits = (each for each in (requests, seats) if each is not None)
+        num_requests = min((num_requests, *(limit // _MOST_SPARE for limit in limits)))
         num_tokens = 0 if tokens is None else min(num_tokens, tokens // _MOST_SPARE)
         if num_requests < 1:
             return None

@@ -87,6 +87,15 @@ def view_of(taken: tuple[int, Outcome]) -> tuple[int, int]:
 
 
 @pytest.mark.usefixtures("patient")
+async def test_where_tokens_alone_are_limited_they_bound_what_is_set_aside() -> None:
+    edge = Edge(MemoryBucket(), rule=LimitRule(tokens_per_minute=1600))
+    await edge.take_many(6)  # with the third a sixteenth, 100 tokens, is set aside: enough for three
+    assert (edge.bucket.num_writes, edge.bucket.state(PARTY).tokens) == (3, 3 * 30 + 100)
+    await edge.take()
+    assert edge.bucket.num_writes == 4
+
+
+@pytest.mark.usefixtures("patient")
 async def test_one_request_alone_sets_nothing_aside() -> None:
     edge = Edge(MemoryBucket())
     await edge.take()
