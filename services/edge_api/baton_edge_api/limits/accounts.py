@@ -35,7 +35,8 @@ class Accounts:
         self._lanes: dict[str, Lane] = {}
         self._grants = itertools.count(1)
         self._seqs = itertools.count(1)
-        self._expecting: set[str] = set()
+        self._expecting: dict[str, asyncio.Future[Outcome]] = {}
+        """Parties with runs that were settled without their last row, and the write of the last of these."""
 
     def new_grant(self) -> int:
         return next(self._grants)
@@ -55,9 +56,10 @@ class Accounts:
         def settle(account: Account, hold: Hold) -> None:
             account.settle(hold, use)
 
+        done = self._lane(party).submit(Change(grant, settle, takes=False), can_wait=can_wait)
         if not use.is_all:
-            self._expecting.add(party)
-        return self._lane(party).submit(Change(grant, settle, takes=False), can_wait=can_wait)
+            self._expecting[party] = done
+        return done
 
     def has_room(self, party: str) -> bool:
         """Far from its limits, as last seen from here."""
@@ -92,9 +94,10 @@ class Accounts:
         def release(account: Account, hold: Hold) -> None:
             account.release(hold, may_cost=may_cost)
 
+        done = self._lane(party).submit(Change(grant, release, takes=False))
         if may_cost:
-            self._expecting.add(party)
-        return self._lane(party).submit(Change(grant, release, takes=False))
+            self._expecting[party] = done
+        return done
 
     def free_seat(self, party: str, grant: int) -> asyncio.Future[Outcome]:
         change = Change(grant, lambda account, hold: account.free_seat(hold), takes=False)
@@ -106,9 +109,9 @@ class Accounts:
         return bool(self._expecting)
 
     def take_expecting(self) -> dict[str, AccountState]:
-        """The accounts of which that is so, as last seen from here; once."""
-        parties, self._expecting = self._expecting, set()
-        seen = {party: self._lane(party).seen for party in parties}
+        """The accounts of which that is so, as last seen from here; once they are written not again."""
+        seen = {party: self._lane(party).seen for party in self._expecting}
+        self._expecting = {party: done for party, done in self._expecting.items() if not done.done()}
         return {party: state for party, state in seen.items() if state}
 
     def view(self, party: str) -> View | None:
@@ -130,7 +133,10 @@ class Accounts:
         lane = self._lanes.get(party)
         if lane is None:
             if len(self._lanes) >= MAX_LANES:
-                self._lanes = {name: each for name, each in self._lanes.items() if not each.is_idle}
+                kept = self._expecting.keys()
+                self._lanes = {
+                    name: each for name, each in self._lanes.items() if name in kept or not each.is_idle
+                }
             lane = self._lanes[party] = Lane(
                 party,
                 self._bucket,

@@ -406,6 +406,22 @@ async def test_what_an_edge_settles_without_having_heard_the_end_becomes_what_th
     assert scene.state().spent_picos == 100 + 20 + 60
 
 
+async def test_a_row_is_looked_for_though_the_bus_was_away_when_its_run_was_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("baton_edge_api.limits.lane.RETRY_SECONDS", 0.01)
+    scene = Scene()
+    alive = await scene.edge("edge-2")
+    grant = await reserve(alive, 1)
+    scene.bucket.away = True
+    settled = alive.accounts.settle(KEY, grant, Use(12, 30, is_all=False))
+    assert not alive.accounts.take_expecting()[KEY].late, "not written yet"
+    scene.bucket.away = False
+    await settled
+    assert alive.accounts.take_expecting()[KEY].late.keys() == {run(1).name}
+    assert not alive.accounts.expects_rows
+
+
 async def test_of_how_many_runs_rows_are_expected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton_edge_api.limits.account.MOST_LATE", 2)
     scene = Scene()
