@@ -57,6 +57,17 @@ async def test_events_that_wait_are_one_piece_and_comments_are_none() -> None:
     assert not lost
 
 
+async def test_a_large_event_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of the bus has room for one as large as may be, not for others before it."""
+    monkeypatch.setattr(event_log, "_PIECE_BYTES", 1000)
+    bucket = Bucket()
+    log, _ = a_log(bucket)
+    events = [an_event(0), an_event(1), an_event(2, "x" * 5000), an_event(3)]
+    log.add(b"".join(events))
+    await written(log)
+    assert bucket.pieces == [events[0] + events[1], events[2], events[3], END]
+
+
 async def test_who_takes_it_over_goes_on_behind_what_was_written() -> None:
     bucket = Bucket()
     first, _ = a_log(bucket)

@@ -96,8 +96,9 @@ class EventLog:
         await self._write(END)
 
     def _next_piece(self) -> bytes:
-        events, num_bytes = [self._waiting.popleft()], 0
-        while self._waiting and (num_bytes := num_bytes + len(events[-1])) < _PIECE_BYTES:
+        events = [self._waiting.popleft()]
+        num_bytes = len(events[0])
+        while self._waiting and (num_bytes := num_bytes + len(self._waiting[0])) < _PIECE_BYTES:
             events.append(self._waiting.popleft())
         return b"".join(events)
 
