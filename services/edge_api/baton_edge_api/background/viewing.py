@@ -125,8 +125,9 @@ class View:
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The first one comes as soon as it is known that there is something to follow, and may be empty.
-        Raises RequestFailed before it; behind it the client is told in the stream."""
-        has_begun = False
+        Raises RequestFailed before it, unless the client has got events already; behind it the client is told
+        in the stream."""
+        has_begun = self._num_events > 0
         try:
             async with aclosing(self._events()) as events:
                 async for piece in events:
