@@ -325,8 +325,9 @@ async def test_what_does_not_fit_is_told_by_its_last_event(own_nats: str, books:
             told = await events.rest()
         assert delta_of(told) == "Hello"
         assert [event["sequence_number"] for event in told] == list(range(len(told)))
-        assert told[-1]["type"].startswith("response.")
-        assert told[-1]["response"]["status"] in ("completed", "incomplete")
+        last = told[-1]["response"]
+        assert (told[-1]["type"], last["status"], last["output"]) == ("response.incomplete", "incomplete", [])
+        assert (await http.get(f"/v1/responses/{last['id']}")).json() == last
 
 
 async def test_a_follower_of_a_leaving_edge_is_told_to_go_on_elsewhere(own_nats: str, books: None) -> None:

@@ -260,8 +260,8 @@ async def running_edge(
                 if not relay.hold_scripts:
                     relay.release()
                 await node.drain(drain_for)
-        await node.stop()
     finally:
+        await node.stop()
         await bus.close()
         await relay.stop()
 

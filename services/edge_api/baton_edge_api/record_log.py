@@ -106,7 +106,8 @@ def _shorter(record: AfterRecord) -> AfterRecord | None:
     if isinstance(record, ResponseRecord):
         if record.output == "[]":
             return None
-        return record.model_copy(update={"output": "[]", "status": "incomplete"})
+        status = "incomplete" if record.status == "completed" else record.status
+        return record.model_copy(update={"output": "[]", "status": status})
     if not record.answer:
         return None
     half = record.answer[: len(record.answer) // 2]

@@ -7,9 +7,10 @@ import pytest
 
 from baton_common.memory_bus import MemoryBus
 from baton_contracts.envelope import Tenant
-from baton_contracts.records import ConversationRecord, StoredMessage
+from baton_contracts.records import ConversationRecord, ResponseRecord, StoredMessage
 from baton_edge_api import record_log
 from baton_edge_api.record_log import RecordLog
+from tests.support.after_records import response_record
 
 RID = "0af7651916cd43dd8448eb211c80319c"
 SUBJECT = f"baton.v1.after.conversation.{RID}"
@@ -78,3 +79,13 @@ async def test_an_answer_too_large_for_the_bus_is_cut_and_marked() -> None:
     stored = ConversationRecord.decode(next(iter(bus.stored[SUBJECT].values())))
     assert stored.cut_short is True
     assert stored.answer == "x" * 625
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"), [("completed", "incomplete"), ("failed", "failed"), ("cancelled", "cancelled")]
+)
+async def test_a_response_too_large_for_the_bus_loses_its_output(status: str, kept: str) -> None:
+    bus = MemoryBus()
+    await RecordLog(bus, 1000).keep([response_record(output="x" * 5000, status=status)], 1)
+    (stored,) = next(iter(bus.stored.values())).values()
+    assert (ResponseRecord.decode(stored).status, ResponseRecord.decode(stored).output) == (kept, "[]")

@@ -68,11 +68,13 @@ class EventLog:
             if number < self.num_events or self._is_full:
                 continue
             self._num_bytes += len(event)
-            if len(event) > self._max_piece_bytes or self._num_bytes > _MAX_LOG_BYTES:
+            if len(event) > self._max_piece_bytes:
+                self._fill(f"one takes more than {self._max_piece_bytes} bytes")
+            elif self._num_bytes > _MAX_LOG_BYTES:
                 self._fill(f"they take more than {_MAX_LOG_BYTES} bytes")
-                continue
-            self.num_events = number + 1
-            self._waiting.append(event)
+            else:
+                self.num_events = number + 1
+                self._waiting.append(event)
         self._news.set()
 
     def _fill(self, why: str) -> None:

@@ -62,4 +62,4 @@ class BooksDesk:
 
 def stored_object(stored: StoredResponse) -> dict[str, Any]:
     """The Response, as its client gets it."""
-    return orjson.loads(stored.body) | {"output": orjson.loads(stored.output)}
+    return orjson.loads(stored.body) | {"status": stored.status, "output": orjson.loads(stored.output)}
