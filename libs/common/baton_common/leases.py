@@ -38,7 +38,8 @@ class _Watcher:
 class _Peer:
     seen: float
     lease: Lease | None = None
-    watchers: list[_Watcher] = field(default_factory=list[_Watcher])
+    watchers: dict[_Watcher, None] = field(default_factory=dict[_Watcher, None])
+    """In order; a dictionary, since each request's watch is begun and ended among those of all others."""
 
     @property
     def has_closed_its_books(self) -> bool:
@@ -109,11 +110,10 @@ class LeaseBoard:
         is called instead for one that left with nothing owed."""
         peer = self._peers.setdefault(instance, _Peer(seen=self._clock.monotonic()))
         watcher = _Watcher(on_lost, on_closed or on_lost)
-        peer.watchers.append(watcher)
+        peer.watchers[watcher] = None
 
         def unwatch() -> None:
-            if watcher in peer.watchers:
-                peer.watchers.remove(watcher)
+            peer.watchers.pop(watcher, None)
 
         return unwatch
 
