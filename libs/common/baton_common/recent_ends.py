@@ -29,7 +29,7 @@ KEPT_SECONDS = 150.0
 KEPT_RECORDS = 4096
 """Of each gateway; the oldest goes first."""
 TRY_SECONDS = 5.0
-MAX_TRIES = 8
+MAX_TRIES = 9
 """In vain and one after the other, with doubling pauses: about two minutes."""
 FIRST_PAUSE_SECONDS = 0.5
 
@@ -99,18 +99,19 @@ class RecentEnds:
         missing = deque(await self._still_missing(records))
         if missing:
             log.info("%d ledger rows are stored in the place of a gateway that is gone", len(missing))
-        num_in_vain, pause = 0, FIRST_PAUSE_SECONDS
+        num_in_vain = 0
         while missing and num_in_vain < MAX_TRIES:
+            if num_in_vain:
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (num_in_vain - 1))
             record = missing.popleft()
             try:
                 await self._store_one(record.model_copy(update={"stand_in": True}))
             except BusError as error:
                 log.warning("%d stand-ins not stored yet: %s", 1 + len(missing), error)
                 missing.append(record)
-                await asyncio.sleep(pause)
-                num_in_vain, pause = num_in_vain + 1, pause * 2
+                num_in_vain += 1
             else:
-                num_in_vain, pause = 0, FIRST_PAUSE_SECONDS
+                num_in_vain = 0
         for record in missing:
             log.error("usage record %s LOST", _message_id(record))
 

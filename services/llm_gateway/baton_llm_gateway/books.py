@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.5
 TRY_SECONDS = 5.0
-MAX_TRIES = 8
+MAX_TRIES = 9
 """With doubling pauses: about two minutes."""
 MAX_PENDING = 10_000
 """Records kept in memory while the store is away."""
@@ -55,17 +55,16 @@ class Books:
     async def _store(self, record: UsageRecord) -> None:
         message_id = f"{record.request_id}-{record.run_id}-{record.attempt}"
         subject = subjects.after("usage", record.request_id)
-        pause = FIRST_PAUSE_SECONDS
         tries = 1 if len(self._pending) > MAX_PENDING else MAX_TRIES
-        for _ in range(tries):
+        for num_in_vain in range(tries):
+            if num_in_vain:
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (num_in_vain - 1))
             try:
                 await self._bus.publish_durable(
                     subject, record.encode(), message_id=message_id, timeout=TRY_SECONDS
                 )
             except BusError as error:
                 log.warning("usage record %s not stored yet: %s", message_id, error)
-                await asyncio.sleep(pause)
-                pause *= 2
             else:
                 return
         self._num_lost += 1

@@ -160,3 +160,22 @@ async def test_a_row_that_the_store_refuses_holds_up_no_other(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"usage record {bad.request_id}-{bad.run_id}-{bad.attempt}-stand-in LOST"
     ]
+
+
+async def test_it_is_given_up_with_the_last_try_and_not_a_pause_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def away(subject: str, *_: object, **__: object) -> None:
+        raise BusUnavailable(subject)
+
+    board = Board()
+    monkeypatch.setattr(board.bus, "publish_durable", away)
+    monkeypatch.setattr(recent_ends.asyncio, "sleep", pause)
+    await board.ends._store([usage_record()])
+    assert "LOST" in caplog.text
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 64]

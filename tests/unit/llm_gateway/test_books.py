@@ -78,3 +78,17 @@ async def test_one_that_stays_away_ends_in_a_log_line_with_all_that_would_have_b
     assert len(bus.tries) == books_module.MAX_TRIES
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert f"{RID}-deadbeef-3 LOST: tenant acme, model m, 7 tokens in, 2 out, finished" in line
+
+
+async def test_it_is_given_up_with_the_last_try_and_not_a_pause_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(books_module, "FIRST_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(books_module.asyncio, "sleep", pause)
+    await Books(Store(failures=1000)).write(RECORD)
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 64]
