@@ -188,6 +188,7 @@ class ProviderCall:
             await self._send(last)
             self._fail(broken(self._target, "closed the connection in the middle of its answer."))
             return False
+        self._expect(None)  # it is whole: no silence can break it off any more
         end = End(
             request_id=self._prologue.request_id,
             sender=self._prologue.sender,
@@ -236,7 +237,6 @@ class ProviderCall:
             self._scope.reschedule(None if seconds is None else self._loop.time() + seconds)
 
     async def _read_tail(self, response: aiohttp.ClientResponse) -> None:
-        self._expect(None)
         if not response.content.at_eof():
             try:
                 async with asyncio.timeout(TAIL_SECONDS):

@@ -93,6 +93,14 @@ async def test_a_client_that_leaves_after_the_last_frame_changes_nothing() -> No
     assert one.call.failure is None
 
 
+async def test_no_silence_breaks_off_an_answer_whose_end_is_on_its_way() -> None:
+    async with fake_provider(hello) as provider, calling(provider.base_url) as one:
+        deadlines: list[float | None] = []
+        one.sent.on_end = lambda: deadlines.append(one.call._scope.when())
+        await one.call.run()
+    assert deadlines == [None]
+
+
 async def test_what_is_no_http_is_no_answer_and_the_key_stays_out_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
