@@ -72,8 +72,8 @@ class Recall:
             return Sought()
         key = self._key(ctx, handoff, choice)
         hit = self.cache.get(key, chat.cache_max_age)
-        alike = self._alike(ctx, handoff, choice) if rules.semantic else None
-        if alike and hit is None and (similar := await self._similar(ctx, handoff, alike, rules)):
+        alike = self._alike(ctx, handoff, choice) if rules.semantic and hit is None else None
+        if alike and (similar := await self._similar(ctx, handoff, alike, rules)):
             return Sought(key, alike, similar.answer, similar.similarity)
         return Sought(key, alike, hit)
 
