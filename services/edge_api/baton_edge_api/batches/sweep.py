@@ -37,9 +37,10 @@ async def sweep(store: OfflineStore, now: float) -> None:
     for file_id, written_at in await store.contents():
         if file_id not in known and now - written_at > HOUR:  # younger: its entry may be on its way
             await store.remove_contents(file_id)
+    with_lines = await store.batches_with_lines()  # first: a batch is there before its lines are
     batches, known = await store.all_batches(), await store.batch_ids()
     over = {record.id for record in batches if not record.is_active}
-    for batch_id in await store.batches_with_lines():
+    for batch_id in with_lines:
         if batch_id in over or batch_id not in known:
             await store.drop_lines(batch_id)
     for record in batches:
