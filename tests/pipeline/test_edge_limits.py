@@ -17,6 +17,7 @@ from baton_contracts.frames import Usage
 from baton_contracts.identifiers import subject_token
 from baton_contracts.limits import Budget, LimitRule, model_party, team_party
 from baton_contracts.tokens import TokensQuery, TokensReply
+from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.bucket import NatsBucket
 from baton_edge_api.limits import admission as admission_module
 from baton_edge_api.limits import lane as lane_module
@@ -130,6 +131,21 @@ async def test_what_never_began_costs_nothing_unless_the_ledger_says_so_later(
         state = await limited.use()
         assert (state.tokens, state.held_picos, state.spent_picos) == (0, 0, 0)
         assert len(state.late) == num_late
+
+
+async def test_what_an_answer_cost_in_which_the_edge_failed_is_looked_for(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(AnswerSoFar, "add", fails)
+    rule = LimitRule(concurrent=9, budget=Budget(picos=10**9, period="total"))
+    async with limited_edges(nats_url, rule) as limited:
+        assert (await limited.first.ask(max_tokens=60, model=MODEL)).status_code == 500
+        await limited.first.edge.finished()
+        state = await limited.use()
+        assert (state.seats, state.held_picos, len(state.late)) == (0, 0, 1)
 
 
 async def test_an_answer_that_is_heard_out_is_settled_for_good(nats_url: str) -> None:

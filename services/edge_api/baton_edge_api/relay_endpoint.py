@@ -85,7 +85,7 @@ class RelayEndpoint:
             parts.desk.can_be_ended(envelope.request_id, answer.trip)
             await answer.run(receive)
         finally:
-            await grant.release()
+            await grant.release(may_cost=True)  # neither settled nor refused: a fault of ours, or cut off
         return None
 
     def _asked(self, question: Question, run: Run) -> Asked:
