@@ -57,10 +57,10 @@ def _settled(schema: Any) -> list[_Place]:
     shared: set[str] = set()
     for _ in range(_ROUNDS):
         places = list(_places(schema, "#", shared, alone=True))
-        if any(_has_names(place) for place in places):
+        known = {place.pointer for place in places}
+        if any(_has_names(place) or _target(place) not in known for place in places):
             return []
-        found = {place.schema["$ref"] for place in places if not _passes_on(place, "$ref")}
-        told = {unquote(pointer).replace("~1", "/").replace("~0", "~") for pointer in found}
+        told = {_target(place) for place in places if not _passes_on(place, "$ref")}
         if told <= shared:
             return places
         shared |= told
@@ -99,6 +99,10 @@ def _passes_on(place: _Place, key: str) -> bool:
     several = isinstance(value, list) and len(value) > 1 and key != "anyOf"
     whole = place.alone and place.schema.keys() <= _NOTES | {key} and key in _PARTS and not several
     return whole or key not in place.schema
+
+
+def _target(place: _Place) -> str:
+    return unquote(place.schema.get("$ref", "#")).replace("~1", "/").replace("~0", "~")
 
 
 def _has_names(place: _Place) -> bool:

@@ -62,6 +62,7 @@ def test_what_names_its_properties_is_closed(schema: Any, closed: Any) -> None:
         {"$defs": {"A": A, "R": {"$ref": "#/$defs/A"}}, "allOf": [{"$ref": "#/$defs/R"}, B]},
         {"$defs": {"a/b": A}, "$ref": "#/$defs/a~1b", "required": ["c"]},
         {"$defs": {"A": A | {"$anchor": "here"}}, "allOf": [{"$ref": "#here"}, B]},
+        {"$defs": {"A": A}, "$ref": "#/parts/P", "parts": {"P": {"allOf": [{"$ref": "#/$defs/A"}, B]}}},
         {"enum": [A], "const": A, "default": A},
     ],
     ids=str,
