@@ -39,8 +39,9 @@ _FEWEST_DIGITS = 6
 """Of a telephone number; cards, accounts and the like have more."""
 _DIGITS_IN_A_ROW = re.compile(rf"(?:\d[\W_xX\u30fc]*){{{_FEWEST_DIGITS}}}")
 """With no letters between them but the x and the long-vowel mark that telephone numbers may have."""
-_IN_CODE_ONLY = re.compile(r"::|\(\)|[={]|\w\[\w|^[a-z]\w*\(\w|[A-Z]_[A-Z]|\)\.")
-"""No name of a person has these: `def add(a`, `dict[str`, `NO_VALUE`. A masked word would break the code."""
+_IN_CODE_ONLY = re.compile(r"::|\(\)|[={]|^[a-z]\w*[(\[]\w|[A-Z]_[A-Z]|\)\.")
+"""No name of a person has these: `def add(a`, `dict[str`, `NO_VALUE`. A masked word would break the code.
+A reference behind a name, `Maria Keller[12]`, is none of them."""
 _BEGINNING_OF_IBAN = re.compile(r"[A-Za-z]{2}\d{2}")
 _PART_OF_ADDRESS = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d|:[0-9A-Fa-f]{0,4}:")
 """What every address of the Internet has in it, in one of its spellings."""
