@@ -38,5 +38,5 @@ def main() -> None:
     try:
         app()
     except CliError as error:
-        complaints.print(f"baton: {error}", markup=False, soft_wrap=True)
+        complaints.print(f"baton: {error}", soft_wrap=True)
         sys.exit(error.exit_code)

@@ -21,8 +21,6 @@ from baton_cli.home import Home
 _CONNECT_SECONDS = 5.0
 _SILENCE_SECONDS = 300.0
 """The edge sends keep-alives and has idle time-outs of its own: this only ends a broken connection."""
-
-
 _TRACES_OF_PAGE = 100
 
 

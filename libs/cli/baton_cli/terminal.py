@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-console = Console(highlight=False)
-complaints = Console(stderr=True, highlight=False)
+console = Console(highlight=False, markup=False, emoji=False)
+complaints = Console(stderr=True, highlight=False, markup=False, emoji=False)
+"""Names that people gave are in what is printed: `[eu]` is no style, and `:on:` no picture."""
 
 UrlOption = Annotated[str | None, typer.Option("--url", help="Where the edge is (BATON_URL).")]
 KeyOption = Annotated[str | None, typer.Option("--key", help="The API key (BATON_API_KEY, BATON_DEV_KEY).")]

@@ -219,3 +219,10 @@ def test_usage_is_asked_of_the_edge_and_shown() -> None:
     ]
     last = [list(column.cells)[-1] for column in table.columns]
     assert last == ["All", "", "2,400", "2,402", "10", "2", "8", "$0.00000192"]
+
+
+def test_names_are_shown_as_they_were_given(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.console.print(usage_table([{"team": "ops [eu]"}, {"team": "a[/b]:on:"}]))
+    told = capsys.readouterr().out
+    assert "ops [eu]" in told
+    assert "a[/b]:on:" in told

@@ -38,7 +38,7 @@ def ask(
     finally:
         client.close()
     write("\n\n")
-    console.print(figures(answer), style="dim", markup=False, soft_wrap=True)
+    console.print(figures(answer), style="dim", soft_wrap=True)
 
 
 def figures(answer: Answer) -> str:

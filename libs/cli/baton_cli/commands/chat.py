@@ -90,6 +90,6 @@ class Chat:
             raise
         except CliError as error:
             write("\n")
-            complaints.print(f"baton: {error}", markup=False, soft_wrap=True)
+            complaints.print(f"baton: {error}", soft_wrap=True)
             return
-        console.print(figures(answer), style="dim", markup=False, soft_wrap=True)
+        console.print(figures(answer), style="dim", soft_wrap=True)

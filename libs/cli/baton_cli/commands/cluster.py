@@ -42,8 +42,8 @@ def prepare(
     if models:
         _pull(home)
     for line in ("", f"  URL  {settings.url}", f"  Key  {known.dev_key}", ""):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print(f"  Try  {curl_line(settings.url, known.dev_key)}", markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
+    console.print(f"  Try  {curl_line(settings.url, known.dev_key)}", soft_wrap=True)
 
 
 def _pull(home: Home) -> None:

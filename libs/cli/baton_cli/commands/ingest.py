@@ -31,7 +31,7 @@ def ingest(
         for document in shown:
             outcome, line = ingest_one(client, document)
             outcomes[outcome] += 1
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
     finally:
         client.close()
     console.print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))

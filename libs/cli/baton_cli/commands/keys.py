@@ -46,9 +46,9 @@ def create(
     key, entry = with_books(
         lambda keys, _: keys.create(tenant_id=tenant, team=team, name=name, limits=limits, models=names)
     )
-    console.print(key, markup=False, soft_wrap=True)
+    console.print(key, soft_wrap=True)
     text = f"{entry.key_id} for {tenant}/{team}. Keep it now: it can't be shown again."
-    console.print(text, style="dim", markup=False)
+    console.print(text, style="dim")
     _show_limits(entry)
 
 
@@ -93,7 +93,7 @@ def limits(
     options = Options(rpm, tpm, concurrent, budget, period, alert)
     names = limit_options.model_names(models)
     entry = with_books(lambda keys, _: keys.set_limits(key_id, options.change, names))
-    console.print(f"{entry.key_id} ({entry.name})", markup=False)
+    console.print(f"{entry.key_id} ({entry.name})")
     _show_limits(entry)
 
 
@@ -108,23 +108,23 @@ def rotate(
         raise CliError(f"--grace takes a number and s, m, h or d, as 24h, not {grace!r}.")
     seconds = int(found[1]) * _SECONDS[found[2]]
     key, entry = with_books(lambda keys, _: keys.rotate(key_id, seconds))
-    console.print(key, markup=False, soft_wrap=True)
+    console.print(key, soft_wrap=True)
     text = (
         f"{entry.key_id}: the old key is valid for {grace} yet. Keep this one now: it can't be shown again."
     )
-    console.print(text, style="dim", markup=False)
+    console.print(text, style="dim")
 
 
 @app.command()
 def revoke(key_id: KeyId) -> None:
     """End a key's validity, at once and for good."""
     entry = with_books(lambda keys, _: keys.revoke(key_id))
-    console.print(f"{entry.key_id} ({entry.name}) is revoked.", markup=False)
+    console.print(f"{entry.key_id} ({entry.name}) is revoked.")
 
 
 def _show_limits(entry: KeyEntry) -> None:
     models = ", ".join(entry.models) or "all"
-    console.print(f"Limits: {rule_text(entry.limits)}. Models: {models}.", markup=False, style="dim")
+    console.print(f"Limits: {rule_text(entry.limits)}. Models: {models}.", style="dim")
 
 
 def _state(entry: KeyEntry, now: float) -> str:

@@ -43,7 +43,7 @@ def set_limits(
     """Change a team's or a model's limits, at once; what is not named stays."""
     options = Options(rpm, tpm, concurrent, budget, period, alert)
     rule = with_books(lambda _, book: book.change(_party(kind, name, tenant), options.change))
-    console.print(f"{kind} {name}: {rule_text(rule)}", markup=False)
+    console.print(f"{kind} {name}: {rule_text(rule)}")
 
 
 @app.command("list")
@@ -63,7 +63,7 @@ def list_limits() -> None:
 def remove(kind: Kind, name: Name, tenant: Tenant = DEV_TENANT) -> None:
     """Take all limits of a team or a model away."""
     with_books(lambda _, book: book.remove(_party(kind, name, tenant)))
-    console.print(f"{kind} {name} has no limits any more.", markup=False)
+    console.print(f"{kind} {name} has no limits any more.")
 
 
 @app.command()
@@ -92,7 +92,7 @@ def recount(
         raise CliError(f"{name} stands for other models, and the ledger names those that answered.")
     before, after = with_books(work)
     text = f"{kind} {name}: ${dollars(before)} was counted, ${dollars(after)} is in the ledger."
-    console.print(text, markup=False)
+    console.print(text)
 
 
 def _party(kind: str, name: str, tenant: str) -> str:

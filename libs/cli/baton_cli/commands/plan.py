@@ -42,7 +42,7 @@ def plan(
         reason = said[-1] if said else "the planner ended without a word"
         raise CliError(reason.removeprefix(f"{_PLANNER}: "))
     for line in said:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _place_of(model: str) -> Path:

@@ -34,12 +34,12 @@ def reconcile(
         found = asyncio.run(collect(operator, since=began))
         told = lasting(told, differences(found, since=began))
     for one in told:
-        console.print(f"{one.kind}: {one.request_id} {one.text}", markup=False, soft_wrap=True)
+        console.print(f"{one.kind}: {one.request_id} {one.text}", soft_wrap=True)
     if told:
         for instance, num_dropped in sorted(found.spans_dropped.items()):
             text = f"{instance} had to drop spans of {num_dropped} requests while the bus was away"
-            console.print(f"note: {text}", markup=False, soft_wrap=True)
+            console.print(f"note: {text}", soft_wrap=True)
     counts = f"{len(found.rows)} ledger rows, {len(found.runs)} engine runs, {len(found.replicas)} replicas"
-    console.print(f"{counts}: {len(told) or 'no'} differences", markup=False)
+    console.print(f"{counts}: {len(told) or 'no'} differences")
     if told:
         raise typer.Exit(1)

@@ -52,7 +52,7 @@ def _replicas() -> list[ReplicaHeartbeat]:
     try:
         return asyncio.run(_heard(operator_of(os.environ)))
     except CliError as error:
-        complaints.print(f"No replicas shown: {error}", markup=False, soft_wrap=True)
+        complaints.print(f"No replicas shown: {error}", soft_wrap=True)
         return []
 
 
