@@ -124,11 +124,19 @@ def test_the_engines_serve_the_catalogs_defaults(ours: dict[str, list[dict[str, 
     assert served == [model.name for model in load_catalog().defaults]
 
 
-def test_the_guide_to_other_servers_fits_the_file(compose: dict[str, Any]) -> None:
+def reads_the_catalog(service: str) -> bool:
+    sources = (ROOT / "services" / service / f"baton_{service}").rglob("*.py")
+    return any(re.search(r"catalog_(of|or_exit)\(", path.read_text()) for path in sources)
+
+
+def test_the_guide_to_other_servers_fits_the_file(
+    compose: dict[str, Any], ours: dict[str, list[dict[str, Any]]]
+) -> None:
     guide = (ROOT / "docs" / "operations" / "docker.md").read_text()
     (block,) = re.findall(r"(?s)```yaml\n(.*?)```", guide)
     more = yaml.safe_load(block)["services"]
-    assert set(more) == {"edge_api", "llm_gateway"}  # those that read the catalog
+    readers = [entry for service in SERVICES if reads_the_catalog(service) for entry in ours[service]]
+    assert set(more) == {name for name, entry in compose["services"].items() if entry in readers}
     assert (
         "ENV BATON_SERVICE=${SERVICE} BATON_HOME=/var/lib/baton "
         in (ROOT / "infra" / "docker" / "Dockerfile").read_text()

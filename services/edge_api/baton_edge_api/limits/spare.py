@@ -14,7 +14,7 @@ from baton_edge_api.limits.holds import Hold
 from baton_edge_api.limits.wish import Wish
 
 _AHEAD = 2
-"""As much again as was asked for lately: who asks faster comes to a write sooner."""
+"""Times what was asked for lately: who asks faster comes to a write sooner."""
 
 
 @dataclass(frozen=True)
