@@ -61,6 +61,15 @@ class Edge:
 
         return self.lane.submit(Change(grant, settle, takes=False), can_wait=self.lane.has_room)
 
+    def settle_lost(self, edge: str, use: Use) -> asyncio.Future[Outcome]:
+        """Each run in its slot came to `use`."""
+        slot = self.bucket.state(PARTY).slots[edge]
+
+        def settle(account: Account, _: Hold) -> None:
+            account.settle_lost(edge, slot.seq, dict.fromkeys(slot.runs, use))
+
+        return self.lane.submit(Change(next(self.grants), settle, takes=False))
+
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,16 +177,21 @@ async def test_what_a_lost_edge_had_set_aside_stays_used_and_its_seats_are_free(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_an_edge_that_was_taken_for_dead_gives_back_nothing_twice() -> None:
+@pytest.mark.parametrize(("is_settled", "tokens"), [(False, 0), (True, 3 * 12 + 120)])
+async def test_an_edge_that_was_taken_for_dead_gives_back_nothing_twice(
+    *, is_settled: bool, tokens: int
+) -> None:
+    """Of its four requests three are named in its slot; the fourth is a part of the 120 set aside."""
     bucket = MemoryBucket()
     cut_off, other = Edge(bucket, "edge-2"), Edge(bucket, gone={"edge-2"})
     grants = await cut_off.take_many(4)
     await other.take()
-    await cut_off.take(Wish(0, 1000))  # a write: it finds its slot settled
-    for grant in grants:
-        cut_off.settle(grant, Use())
-    await cut_off.lane.settled()
-    assert bucket.state(PARTY).tokens >= 90 + 120 + 30
+    if is_settled:
+        await other.settle_lost("edge-2", Use(tokens=12))
+    await cut_off.take(Wish(0, 1000))  # a write: it finds its slot as the other left it
+    await asyncio.gather(*(cut_off.settle(grant, Use()) for grant in grants), cut_off.lane.settled())
+    assert bucket.state(PARTY).tokens == tokens + 30 + 1000
+    assert bucket.state(PARTY).seats == 2
 
 
 @pytest.mark.usefixtures("patient")
