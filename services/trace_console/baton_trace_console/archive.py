@@ -101,7 +101,7 @@ class Archive:
                     raise
                 break
             behind = await _search(payloads, first, tenant_id, asked, found)
-            if _ended(payloads) < asked.since:
+            if behind == first and _ended(payloads) < asked.since:
                 return Newest(tuple(found), None)
         return Newest(tuple(found), behind if behind > oldest else None)
 

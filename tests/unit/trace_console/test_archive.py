@@ -100,6 +100,17 @@ async def test_of_a_time_nothing_is_read_that_was_told_before() -> None:
     assert min(first for first, _ in stream.asked) > 1500 - PAGE_MESSAGES
 
 
+async def test_of_a_time_a_page_that_is_full_is_not_the_last() -> None:
+    """Traces 950 to 999 end at second 1900.5 or later; what was read for the first page reaches to 916."""
+    archive = FakeStream(3000).archive()
+    first = await archive.newest_of("acme", ListAsked(limit=20, since=1900.5))
+    assert first.request_ids == tuple(rid(trace) for trace in range(999, 979, -1))
+    assert first.next_page == 3 * 981, "the newest message of trace 980"
+    second = await archive.newest_of("acme", ListAsked(limit=100, since=1900.5, before=first.next_page))
+    assert set(range(950, 980)) <= {int(found, 16) - 1 for found in second.request_ids}
+    assert second.next_page is None
+
+
 @pytest.mark.parametrize("num_messages", [0, 1, 251])
 async def test_a_short_stream_is_read_whole_and_once(num_messages: int) -> None:
     stream = FakeStream(num_messages)
