@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from baton_after_answer.books import BooksAway, Entry, RowRefused
@@ -65,7 +66,7 @@ class Consumer:
         retry_seconds: float,
         price_of: PriceOf,
     ) -> None:
-        """`asked` returns when somebody waits for what is in the queue."""
+        """`asked` returns when somebody waits for what is in the queue. `publish_spans` raises nothing."""
         self._inbox = inbox
         self._instance = instance
         self._clock = clock
@@ -101,11 +102,9 @@ class Consumer:
         is_full = len(batch) >= self._inbox.batch
         if is_full or not all(".after.usage." in delivery.subject for delivery in batch):
             return batch
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(GATHER_SECONDS):
                 await self._asked()
-        except TimeoutError:
-            log.debug("nobody asked")
         return batch + self._inbox.take()
 
     async def settle(self, batch: Sequence[Delivery]) -> None:
@@ -158,10 +157,7 @@ class Consumer:
         for spans in span_batches(
             records, instance=self._instance, taken_at=taken_at, committed_at=committed_at
         ):
-            try:
-                await self._publish_spans(spans)
-            except BusError as error:
-                log.debug("trace not sent: %s", error)
+            await self._publish_spans(spans)
 
     async def _give_back(self, items: Sequence[Item], why: str) -> None:
         self.counts.given_back += len(items)
