@@ -16,10 +16,11 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from baton_cli.errors import CliError
 from baton_cli.operator_bus import Operator, operator_bus
-from baton_cli.reconcile.evidence import Evidence, newest
+from baton_cli.reconcile.evidence import Evidence
+from baton_cli.replica_beats import replica_beats
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
-from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, Lease, ReplicaHeartbeat
+from baton_contracts.heartbeats import LEASE_INTERVAL_SECONDS, Lease
 from baton_contracts.identifiers import new_request_id
 from baton_contracts.queries import BooksQuery, BooksReply
 from baton_contracts.records import UsageRecord
@@ -35,7 +36,8 @@ async def collect(operator: Operator, *, since: float) -> Evidence:
     since the oldest living replica began to count. Raises CliError."""
     async with operator_bus(operator, name="baton reconcile") as client:
         found = Evidence()
-        await _hear(client, found)
+        heard = asyncio.gather(replica_beats(client), _spans_dropped(client))
+        found.replicas, found.spans_dropped = await heard
         began = [beat.counting_since for beat in found.replicas if beat.counting_since]
         first = min([since, *began])
         await _read_traces(client, found, first)
@@ -44,28 +46,20 @@ async def collect(operator: Operator, *, since: float) -> Evidence:
         return found
 
 
-async def _hear(client: Client, found: Evidence) -> None:
-    """What every process says of itself, for long enough that each has said it."""
-    beats: list[ReplicaHeartbeat] = []
+async def _spans_dropped(client: Client) -> dict[str, int]:
+    """By instance; listens for long enough that each has said it."""
+    dropped: dict[str, int] = {}
 
-    async def note_beat(message: Msg) -> None:
-        with suppress(MalformedMessage):
-            beats.append(ReplicaHeartbeat.decode(message.data))
-
-    async def note_lease(message: Msg) -> None:
+    async def note(message: Msg) -> None:
         with suppress(MalformedMessage):
             lease = Lease.decode(message.data)
             if lease.spans_dropped:
-                found.spans_dropped[lease.instance] = lease.spans_dropped
+                dropped[lease.instance] = lease.spans_dropped
 
-    heard = [
-        await client.subscribe(subjects.REPLICA_ALL, cb=note_beat),
-        await client.subscribe(subjects.LEASE_ALL, cb=note_lease),
-    ]
+    subscription = await client.subscribe(subjects.LEASE_ALL, cb=note)
     await asyncio.sleep(2 * LEASE_INTERVAL_SECONDS)
-    for subscription in heard:
-        await subscription.unsubscribe()
-    found.replicas = newest(beats)
+    await subscription.unsubscribe()
+    return dropped
 
 
 async def _read_traces(client: Client, found: Evidence, since: float) -> None:
