@@ -189,6 +189,13 @@ def test_a_sound_run_has_no_problems(run: Run) -> None:
     assert problems(run) == []
 
 
+@pytest.mark.parametrize(("at", "num_problems"), [(11.5, 0), (2.0, 1)])
+def test_a_stream_may_be_cut_off_by_an_edge_that_is_gone_then(run: Run, at: float, num_problems: int) -> None:
+    stream_cut_off_by_nobody(run)
+    run.deeds.append(Deed("edge_api", "killed", at, 4.0))
+    assert len(problems(run)) == num_problems
+
+
 def lost_row_of_a_whole_answer(run: Run) -> None:
     del run.rows[0]
 
