@@ -15,13 +15,8 @@ from baton_contracts.spans import Span
 Interval = tuple[float, float]
 
 
-def explained_intervals(spans: Sequence[Span]) -> list[Interval]:
-    """When some stop had the request in its own hands, as Unix seconds; overlapping and unsorted."""
-    return [interval for intervals in intervals_by_stop(spans).values() for interval in intervals]
-
-
 def intervals_by_stop(spans: Sequence[Span]) -> dict[int, list[Interval]]:
-    """The same, for each stop that reported."""
+    """When each stop had the request in its own hands, as Unix seconds; overlapping and unsorted."""
     family = _Family(spans)
     found: dict[int, list[Interval]] = defaultdict(list)
     for span in spans:

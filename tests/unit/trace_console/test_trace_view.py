@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 import pytest
 
 from baton_contracts.spans import Span
 from baton_trace_console import coverage
-from baton_trace_console.coverage import covered_seconds, explained_intervals, intervals_by_stop, largest_gap
+from baton_trace_console.coverage import Interval, covered_seconds, intervals_by_stop, largest_gap
 from baton_trace_console.trace_view import merge, summary, trace_object
 from tests.support.traces import make_batch, make_span, whole_relay
 
 RID = "ab" * 16
 T0 = 1_800_000_000.0
+
+
+def explained(spans: Sequence[Span]) -> list[Interval]:
+    return list(chain.from_iterable(intervals_by_stop(spans).values()))
 
 
 @pytest.mark.parametrize(
@@ -45,14 +52,14 @@ def test_a_stop_that_waits_for_a_later_one_does_not_explain_its_time() -> None:
     """The gateway holds the request from 0 to 10; the engine tells of 2–4 and 7–9: 3 s are missing."""
     gateway = make_span(5, 0, 10, span_id="5" * 16)
     engine = [make_span(7, 2, 4, parent_span_id="5" * 16), make_span(7, 7, 9, parent_span_id="5" * 16)]
-    assert largest_gap(explained_intervals([gateway, *engine])) == 3.0
+    assert largest_gap(explained([gateway, *engine])) == 3.0
 
 
 def test_what_a_stop_does_before_and_after_the_later_ones_is_explained() -> None:
     gateway = make_span(5, 0, 10, span_id="5" * 16)
     own_work = make_span(5, 1, 2, parent_span_id="5" * 16)
     engine = make_span(7, 2, 9, parent_span_id="5" * 16)
-    assert sorted(explained_intervals([gateway, own_work, engine])) == [(0, 2), (1, 2), (2, 9), (9, 10)]
+    assert sorted(explained([gateway, own_work, engine])) == [(0, 2), (1, 2), (2, 9), (9, 10)]
 
 
 def test_what_was_handed_on_from_within_a_span_counts_too() -> None:
@@ -62,7 +69,7 @@ def test_what_was_handed_on_from_within_a_span_counts_too() -> None:
         make_span(7, 2, 4, parent_span_id="b" * 16),
         make_span(7, 6, 8, parent_span_id="b" * 16),
     ]
-    assert largest_gap(explained_intervals(spans)) == 2.0
+    assert largest_gap(explained(spans)) == 2.0
 
 
 def test_a_part_of_a_stop_that_spans_the_wait_does_not_hide_it() -> None:
@@ -73,7 +80,7 @@ def test_a_part_of_a_stop_that_spans_the_wait_does_not_hide_it() -> None:
         make_span(7, 2, 4, parent_span_id="a" * 16),
         make_span(7, 7, 8, parent_span_id="a" * 16),
     ]
-    assert largest_gap(explained_intervals(spans)) == 3.0
+    assert largest_gap(explained(spans)) == 3.0
     assert covered_seconds(intervals_by_stop(spans)[5]) == 4.0  # 0 to 2 and 8 to 10
 
 
@@ -101,7 +108,7 @@ def test_parents_in_a_ring_do_not_hang_the_search() -> None:
         make_span(5, 0, 1, span_id="a" * 16, parent_span_id="b" * 16),
         make_span(6, 1, 2, span_id="b" * 16, parent_span_id="a" * 16),
     ]
-    assert largest_gap(explained_intervals(ring)) == 0.0
+    assert largest_gap(explained(ring)) == 0.0
 
 
 def test_a_span_that_was_sent_twice_is_shown_once() -> None:
