@@ -47,7 +47,7 @@ function listQuery(page, failed = onlyFailed) {
 function showNewest({ data: traces, next_page: older }) {
   $("newest").hidden = false;
   $("newest-title").textContent = onlyFailed ? "Newest failures" : "Newest traces";
-  $("none").hidden = traces.length > 0 || onlyFailed || asked.has("page");
+  $("none").hidden = traces.length > 0 || onlyFailed || Boolean(older) || asked.has("page");
   $("kind").textContent = onlyFailed ? "All traces" : "Only failures";
   $("kind").href = `/ui/trace?${listQuery("", !onlyFailed)}`;
   $("older").hidden = !older;
