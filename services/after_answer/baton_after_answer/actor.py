@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from baton_after_answer.books import SUMS_SECONDS, Books, BooksAway, BooksSlow
 from baton_after_answer.usage_sums import Page, SumsAsked
 from baton_common.clock import Clock
 from baton_common.errors import RequestFailed
-from baton_contracts.errors import ErrorBody
+from baton_common.responder import ResponderLimits
+from baton_contracts.errors import ErrorBody, ErrorCode
 from baton_contracts.queries import BooksQuery, BooksReply
 
-T = TypeVar("T")
+MOST_SUMS = ResponderLimits.concurrency // 2
+"""Asked at once. They are added up one after another; the other turns are for those whose answers wait."""
 
 InDatabaseThread = Callable[[Callable[[], BooksReply]], Awaitable[BooksReply]]
 
@@ -35,20 +36,30 @@ class BooksDesk:
         self._barrier = barrier
         self._in_thread = in_thread
         self._in_sums_thread = in_sums_thread
+        self._num_sums = 0
 
     async def answer(self, _request_id: str, query: BooksQuery) -> BooksReply:
         _require_id(query)
+        if query.kind != "usage_sums":
+            return await self._answer(query, self._in_thread)
+        if self._num_sums >= MOST_SUMS:
+            text = f"{MOST_SUMS} others ask for sums of the ledger. Try again shortly."
+            raise _unavailable("stop_busy", text)
+        self._num_sums += 1
+        try:
+            return await self._answer(query, self._in_sums_thread)
+        finally:
+            self._num_sums -= 1
+
+    async def _answer(self, query: BooksQuery, in_thread: InDatabaseThread) -> BooksReply:
         await self._barrier()
-        in_thread = self._in_sums_thread if query.kind == "usage_sums" else self._in_thread
         try:
             return await in_thread(lambda: self._look_up(query))
         except BooksAway as error:
             text = f"The database of the books is away ({error}). Try again shortly."
         except BooksSlow:
             text = f"Adding up takes longer than {SUMS_SECONDS:g} s. Ask for less: by `since` and `until`."
-        raise RequestFailed(
-            ErrorBody(code="stop_unresponsive", message=text, stop="after_answer", retry_after_seconds=2)
-        )
+        raise _unavailable("stop_unresponsive", text)
 
     def _look_up(self, query: BooksQuery) -> BooksReply:
         books, tenant_id, response_id = self._books, query.tenant_id, query.response_id or ""
@@ -79,6 +90,10 @@ class BooksDesk:
         except ValueError:
             text = "There is no such page. Ask without one, and go on by its next_page."
             raise RequestFailed.because("invalid_value", text, param="page") from None
+
+
+def _unavailable(code: ErrorCode, text: str) -> RequestFailed:
+    return RequestFailed(ErrorBody(code=code, message=text, stop="after_answer", retry_after_seconds=2))
 
 
 def _require_id(query: BooksQuery) -> None:

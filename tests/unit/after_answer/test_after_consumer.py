@@ -260,6 +260,26 @@ async def test_sums_that_take_too_long_are_a_503_that_says_what_to_ask() -> None
     assert caught.value.error.status == 503
 
 
+async def test_sums_take_half_of_the_turns_at_most() -> None:
+    gate, begun = asyncio.Event(), list[object]()
+
+    async def slow(work: object) -> BooksReply:
+        begun.append(work)
+        await gate.wait()
+        return BooksReply()
+
+    desk = _desk(in_sums_thread=slow)
+    sums = BooksQuery(kind="usage_sums", tenant_id="acme", by=("key",))
+    asking = [asyncio.create_task(desk.answer("0" * 32, sums)) for _ in range(8)]
+    await eventually(lambda: len(begun) == 8)
+    with pytest.raises(RequestFailed, match="Try again shortly") as caught:
+        await desk.answer("0" * 32, sums)
+    assert (caught.value.error.code, caught.value.error.status) == ("stop_busy", 503)
+    gate.set()
+    await asyncio.gather(*asking)
+    assert await desk.answer("0" * 32, sums) == BooksReply()
+
+
 @pytest.mark.parametrize("kind", ["response", "response_chain", "delete_response"])
 async def test_a_question_without_a_response_is_told_so(kind: str) -> None:
     desk = _desk()
