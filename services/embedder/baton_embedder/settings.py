@@ -13,7 +13,7 @@ class Settings(ServiceSettings):
     embedder_model_path: Path | None = None
     """A Hugging Face folder; None: the MiniLM weights that their package carries."""
     embedder_max_tokens: int = Field(default=256, ge=8, le=8192)
-    """Longer texts are cut."""
+    """Longer texts are cut, or refused where the question says `whole`."""
     embedder_threads: int = Field(default=1, ge=1)
     embedder_tokens_per_step: int = Field(default=256, ge=16)
     """Tokens in one batch, padding included: bounds how long a short question waits behind a long one. On one
