@@ -18,7 +18,7 @@ class StopCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        text = "Batches of spans that nobody will read: the bus was away for too long."
+        text = "Batches of spans that nobody will read: the bus was away for too long, or too small."
         dropped = CounterMetricFamily("baton:spans_dropped", text, labels=("service", "instance"))
         for lease in self._living():
             dropped.add_metric((lease.service, lease.instance), lease.spans_dropped or 0)

@@ -37,7 +37,7 @@ def reconcile(
         console.print(f"{one.kind}: {one.request_id} {one.text}", soft_wrap=True)
     if told:
         for instance, num_dropped in sorted(found.spans_dropped.items()):
-            text = f"{instance} had to drop spans of {num_dropped} requests while the bus was away"
+            text = f"{instance} had to drop spans of {num_dropped} requests: the bus was away, or too small"
             console.print(f"note: {text}", soft_wrap=True)
     counts = f"{len(found.rows)} ledger rows, {len(found.runs)} engine runs, {len(found.replicas)} replicas"
     console.print(f"{counts}: {len(told) or 'no'} differences")

@@ -73,10 +73,6 @@ class Room:
         self._freed = asyncio.Event()
         self._waited_at_last_look: set[str] = set()
 
-    @property
-    def num_lines(self) -> int:
-        return len(self._tickets)
-
     async def enter(self, endpoint: str, model: str) -> Ticket:
         """Returns when a line for that model may start; `leave` must follow."""
         while (ticket := self._try(endpoint, model)) is None:

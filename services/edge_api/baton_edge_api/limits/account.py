@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from baton_contracts.limits import (
     WINDOW_SECONDS,
@@ -28,9 +27,8 @@ from baton_contracts.limits import (
 )
 from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.spare import Spare
+from baton_edge_api.limits.standing import Refusal, View
 from baton_edge_api.limits.wish import Wish, fitted
-
-RefusalKind = Literal["requests", "tokens", "concurrent", "budget", "budget_held"]
 
 _ROOM = 4
 _MOST_SPARE = 16
@@ -42,33 +40,6 @@ LATE_SECONDS = 300.0
 MOST_LATE = 256
 """Runs in one account of which rows may come: it is written with each request. `baton limits recount` finds
 what others cost."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    kind: RefusalKind
-    limit: int
-    used: int
-    wanted: int
-    retry_after_seconds: float
-
-    @property
-    def can_never_fit(self) -> bool:
-        return self.wanted > self.limit
-
-
-@dataclass(frozen=True)
-class View:
-    """How an account stands, for headers. None: not limited."""
-
-    limit_requests: int | None = None
-    remaining_requests: int = 0
-    limit_tokens: int | None = None
-    remaining_tokens: int = 0
-    reset_seconds: float = 0.0
-    """Until the window ends and both are whole again; 0: no window is open."""
-    spent_percent: int | None = None
-    """Of the budget, if its alert is due."""
 
 
 @dataclass

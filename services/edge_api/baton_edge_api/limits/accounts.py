@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 
 from baton_contracts.limits import AccountState, LateRun
 from baton_edge_api.bucket import Bucket
-from baton_edge_api.limits.account import Account, View
+from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.standing import View
 from baton_edge_api.limits.wish import Wish
 
 MAX_LANES = 4096

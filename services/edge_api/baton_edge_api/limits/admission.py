@@ -25,7 +25,6 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Usage
 from baton_contracts.limits import Run, model_party
 from baton_edge_api.exchange import Exchange
-from baton_edge_api.limits.account import Refusal, View
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.changes import Outcome
 from baton_edge_api.limits.figures import LimitFigures
@@ -34,6 +33,7 @@ from baton_edge_api.limits.holds import Use
 from baton_edge_api.limits.rate_headers import rate_headers
 from baton_edge_api.limits.refusal_text import refusal_error
 from baton_edge_api.limits.rules import RuleBook
+from baton_edge_api.limits.standing import Refusal, View
 from baton_edge_api.limits.wish import Wish
 
 SETTLE_SECONDS = 0.5

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from baton_contracts.limits import AccountState, Slot
-from baton_edge_api.limits.account import Account, Refusal, View
+from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.holds import Hold
 from baton_edge_api.limits.spare import Spare
+from baton_edge_api.limits.standing import Refusal, View
 
 Result = Hold | Refusal
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from baton_edge_api.limits.account import View
+from baton_edge_api.limits.standing import View
 
 log = logging.getLogger(__name__)
 

@@ -24,10 +24,11 @@ from baton_common.errors import BusError
 from baton_contracts.base import MalformedMessage
 from baton_contracts.limits import AccountState, LimitRule, Slot, use_entry
 from baton_edge_api.bucket import Bucket, Conflict
-from baton_edge_api.limits.account import Account, View
+from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.changes import Applied, Change, Outcome
 from baton_edge_api.limits.holds import Hold
 from baton_edge_api.limits.spare import Demand, Spare
+from baton_edge_api.limits.standing import View
 from baton_edge_api.limits.wish import Wish
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baton_edge_api.answers import HeaderList
-from baton_edge_api.limits.account import View
 from baton_edge_api.limits.figures import kind_of
+from baton_edge_api.limits.standing import View
 
 BUDGET_ALERT = b"x-baton-budget-alert"
 

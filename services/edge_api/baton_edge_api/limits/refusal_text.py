@@ -5,8 +5,8 @@ from __future__ import annotations
 from baton_common.errors import RequestFailed
 from baton_common.money import dollars
 from baton_contracts.errors import ErrorBody, ErrorCode
-from baton_edge_api.limits.account import Refusal
 from baton_edge_api.limits.figures import kind_of
+from baton_edge_api.limits.standing import Refusal
 
 _WHO = {"key": "This API key", "team": "This team", "model": "This model"}
 

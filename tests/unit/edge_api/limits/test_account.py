@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from baton_common.money import Price
 from baton_contracts.limits import AccountState, Budget, LimitRule, Slot, period_name, period_start
-from baton_edge_api.limits.account import Account, Refusal
+from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.holds import Hold, Use
+from baton_edge_api.limits.standing import Refusal
 from baton_edge_api.limits.wish import Wish
 
 T0 = 1_796_000_000.0  # 2026-11-30 01:33:20 UTC

@@ -12,10 +12,11 @@ import pytest
 from baton_common.errors import BusError
 from baton_contracts.limits import Budget, LimitRule
 from baton_edge_api.limits import lane as lane_module
-from baton_edge_api.limits.account import Account, Refusal
+from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.lane import Lane
+from baton_edge_api.limits.standing import Refusal
 from baton_edge_api.limits.wish import Wish
 from tests.support.memory_bucket import MemoryBucket
 
