@@ -19,6 +19,7 @@ from baton_contracts.identifiers import subject_token
 from baton_contracts.tokens import TokensQuery, TokensReply
 from tests.support.books import running_books
 from tests.support.edge_process import RunningEdge, running_edge
+from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import whole
 
 MODEL = "smollm2-135m"
@@ -34,9 +35,10 @@ class Counter:
 
 
 @pytest.fixture
-async def edge(nats_url: str, tmp_path: Path) -> AsyncIterator[RunningEdge]:
-    async with running_books(nats_url, tmp_path), running_edge(nats_url) as running:
-        yield running
+async def edge(tmp_path: Path) -> AsyncIterator[RunningEdge]:
+    with running_nats_server(tmp_path / "nats") as nats_url:  # the queue is another kind
+        async with running_books(nats_url, tmp_path), running_edge(nats_url) as running:
+            yield running
 
 
 @pytest.fixture
