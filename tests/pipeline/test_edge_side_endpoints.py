@@ -249,7 +249,7 @@ async def test_usage_shows_the_ledger_rows(edge: RunningEdge, client: httpx.Asyn
     }
     others = request_ids_of(RID, 128)[1:]
     assert asked == [BooksQuery(kind="usage", tenant_id="default", request_id=RID, more_request_ids=others)]
-    for bad in ("", "?request_id=", "?request_id=a.b.*"):
+    for bad in ("", "?request_id=", "?request_id=a.b.*", "?by=model&request_id=a.b.*"):
         response = await client.get(f"/v1/usage{bad}")
         assert (response.status_code, error_of(response)["param"]) == (400, "request_id")
 

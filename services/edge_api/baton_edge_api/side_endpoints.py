@@ -166,10 +166,12 @@ class SideEndpoints:
 
     async def usage(self, request: Request) -> Response:
         tenant = self._tenant(request)
-        if "by" in request.query_params:
-            query = sums_query(tenant.tenant_id, request.query_params)
+        params = request.query_params
+        asked, of_many = params.get("request_id"), "by" in params
+        wanted = "" if of_many and asked is None else _request_id(asked or "", "request_id")
+        if of_many:
+            query = sums_query(tenant.tenant_id, params)
             return to_response(json_answer(sums_object(await self._books(request, query))))
-        wanted = _request_id(request.query_params.get("request_id", ""), "request_id")
         ids = request_ids_of(wanted, MAX_PROMPTS)
         query = BooksQuery(
             kind="usage", tenant_id=tenant.tenant_id, request_id=wanted, more_request_ids=ids[1:]
