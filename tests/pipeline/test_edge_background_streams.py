@@ -6,9 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,38 +18,24 @@ from baton_common.buckets import open_bucket
 from baton_contracts.errors import ErrorBody
 from baton_edge_api.background import runner
 from baton_edge_api.responses.events import event
-from tests.support.background_responses import ASKED, asked_until, client_of, ended, left_behind
-from tests.support.books import running_books
+from tests.support.background_responses import (
+    ASKED,
+    asked_until,
+    books,
+    client_of,
+    edge,
+    ended,
+    http,
+    left_behind,
+    own_nats,
+)
 from tests.support.edge_process import KEY, RunningEdge, Turn, hello, running_edge
-from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import judged_event, text_of, whole
 
 STREAMED = ASKED | {"stream": True}
 BEGINNING = ["response.created", "response.queued", "response.in_progress"]
 
-
-@pytest.fixture(scope="module")
-def own_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_nats_server(tmp_path_factory.mktemp("nats")) as url:
-        yield url
-
-
-@pytest.fixture
-async def books(own_nats: str, tmp_path: Path) -> AsyncIterator[None]:
-    async with running_books(own_nats, tmp_path):
-        yield
-
-
-@pytest.fixture
-async def edge(own_nats: str, books: None) -> AsyncIterator[RunningEdge]:
-    async with running_edge(own_nats) as running:
-        yield running
-
-
-@pytest.fixture
-async def http(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(edge) as client:
-        yield client
+__all__ = ["books", "edge", "http", "own_nats"]
 
 
 class Events:

@@ -1,17 +1,22 @@
-"""Responses in the background, as their clients ask for them, and entries that a lost edge leaves behind."""
+"""Responses in the background: an edge with real books, what its clients ask, and entries that a lost edge
+leaves behind. Fixtures of the tests that import them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from baton_edge_api.background.records import BackgroundRecord
-from tests.support.edge_process import RunningEdge
+from tests.support.books import running_books
+from tests.support.edge_process import RunningEdge, running_edge
+from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import judged
 
 ASKED: dict[str, Any] = {"model": "smollm2-135m", "input": "Hello?", "background": True}
@@ -19,6 +24,30 @@ ASKED: dict[str, Any] = {"model": "smollm2-135m", "input": "Hello?", "background
 
 def client_of(edge: RunningEdge) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=edge.url, headers=edge.headers, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def own_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_nats_server(tmp_path_factory.mktemp("nats")) as url:
+        yield url
+
+
+@pytest.fixture
+async def books(own_nats: str, tmp_path: Path) -> AsyncIterator[None]:
+    async with running_books(own_nats, tmp_path):
+        yield
+
+
+@pytest.fixture
+async def edge(own_nats: str, books: None) -> AsyncIterator[RunningEdge]:
+    async with running_edge(own_nats) as running:
+        yield running
+
+
+@pytest.fixture
+async def http(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(edge) as client:
+        yield client
 
 
 async def asked_until(
