@@ -22,6 +22,7 @@ from tests.support.background_responses import (
     http,
     left_behind,
     own_nats,
+    told_in_two,
 )
 from tests.support.edge_process import RunningEdge, Turn, hello, running_edge
 from tests.support.openai_responses import judged, text_of, whole
@@ -47,15 +48,7 @@ async def test_it_is_made_while_its_client_does_something_else(
     edge: RunningEdge, http: httpx.AsyncClient
 ) -> None:
     may_go_on = asyncio.Event()
-
-    async def script(turn: Turn) -> None:
-        await turn.prologue()
-        await turn.data("Hello")
-        await may_go_on.wait()
-        await turn.data(" you!")
-        await turn.end()
-
-    edge.relay.script = script
+    edge.relay.script = told_in_two(may_go_on)
     answer = await http.post("/v1/responses", json=ASKED | {"metadata": {"a": "b"}, "priority": 7})
     queued = judged(answer.json())
     assert (queued["status"], queued["background"], queued["output"]) == ("queued", True, [])

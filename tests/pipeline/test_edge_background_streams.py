@@ -28,6 +28,7 @@ from tests.support.background_responses import (
     http,
     left_behind,
     own_nats,
+    told_in_two,
 )
 from tests.support.edge_process import KEY, RunningEdge, Turn, hello, running_edge
 from tests.support.openai_responses import judged_event, text_of, whole
@@ -92,15 +93,7 @@ async def test_it_goes_on_from_any_event_on_any_edge_while_it_is_made_and_after_
     own_nats: str, edge: RunningEdge, http: httpx.AsyncClient
 ) -> None:
     may_go_on = asyncio.Event()
-
-    async def script(turn: Turn) -> None:
-        await turn.prologue()
-        await turn.data("Hello")
-        await may_go_on.wait()
-        await turn.data(" you!")
-        await turn.end()
-
-    edge.relay.script = script
+    edge.relay.script = told_in_two(may_go_on)
     async with asking(http) as events:
         first = await events.until("response.output_text.delta")
     assert [event["type"] for event in first[:3]] == BEGINNING

@@ -15,7 +15,7 @@ import pytest
 
 from baton_edge_api.background.records import BackgroundRecord
 from tests.support.books import running_books
-from tests.support.edge_process import RunningEdge, running_edge
+from tests.support.edge_process import RunningEdge, Script, Turn, running_edge
 from tests.support.nats_server import running_nats_server
 from tests.support.openai_responses import judged
 
@@ -48,6 +48,19 @@ async def edge(own_nats: str, books: None) -> AsyncIterator[RunningEdge]:
 async def http(edge: RunningEdge) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(edge) as client:
         yield client
+
+
+def told_in_two(may_go_on: asyncio.Event) -> Script:
+    """An answer whose second half waits."""
+
+    async def script(turn: Turn) -> None:
+        await turn.prologue()
+        await turn.data("Hello")
+        await may_go_on.wait()
+        await turn.data(" you!")
+        await turn.end()
+
+    return script
 
 
 async def asked_until(
