@@ -218,8 +218,7 @@ async def test_full_replicas_refuse_fast_and_the_free_one_is_found(stage: Stage)
     engines = [FakeEngine(full), FakeEngine(full)]
     await stage.whole(*engines)
 
-    held = [await stage.send(stage.handoff()) for _ in range(4)]
-    await eventually(lambda: sum(len(e.running) + len(e.waiting) for e in engines) == 4)
+    held = await stage.fill(*engines)
     refused = [await stage.ask() for _ in range(20)]
 
     assert {heard.error.code for heard in refused if heard.error} == {"queue_full"}
@@ -493,8 +492,7 @@ async def test_auto_falls_back_at_once_when_its_choice_is_full(stage: Stage) -> 
     await stage.worker(full, model=SMALL)
     await stage.worker(FakeEngine(), model=LARGE)
     await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
-    held = [await stage.send(stage.handoff()) for _ in range(2)]
-    await eventually(lambda: len(full.running) + len(full.waiting) == 2)
+    held = await stage.fill(full)
 
     heard = await stage.ask(model="auto")
 

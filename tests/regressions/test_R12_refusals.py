@@ -18,8 +18,7 @@ ONE_SEAT = Script(max_running=1, max_waiting=1, stall_after=0)
 async def test_overload_is_refused_before_the_queue_grows_and_within_50_ms(stage: Stage) -> None:
     engines = [FakeEngine(ONE_SEAT), FakeEngine(ONE_SEAT)]
     await stage.whole(*engines)
-    held = [await stage.send(stage.handoff()) for _ in range(4)]
-    await eventually(lambda: sum(len(each.running) for each in engines) == 2)
+    held = await stage.fill(*engines)
 
     refused = [await stage.ask() for _ in range(100)]
 

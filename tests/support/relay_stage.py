@@ -35,8 +35,10 @@ from baton_inference_router.__main__ import wire as wire_router
 from baton_inference_router.settings import Settings as RouterSettings
 from baton_llm_gateway.__main__ import wire as wire_gateway
 from baton_llm_gateway.settings import Settings as GatewaySettings
+from tests.support.fake_engine import FakeEngine
 from tests.support.open_guard import OpenGuard
 from tests.support.restricted_nats import RestrictedNats
+from tests.support.waiting import eventually
 
 MODEL = "smollm2-135m"
 MakeBus = Callable[[str], Awaitable[Bus]]
@@ -221,6 +223,20 @@ class Stage:
             deadline=handoff.envelope.deadline,
         )
         return request_id
+
+    async def fill(self, *engines: FakeEngine) -> list[str]:
+        """As many requests as these can hold, each at its place before the next is sent: an engine takes from
+        its queue in its next step, and two that come before that step would find a queue of one full."""
+        held: list[str] = []
+
+        def all_placed() -> bool:
+            waits_in_vain = any(e.waiting and len(e.running) < e.script.max_running for e in engines)
+            return not waits_in_vain and sum(len(e.running) + len(e.waiting) for e in engines) == len(held)
+
+        for _ in range(sum(each.script.max_running + each.script.max_waiting for each in engines)):
+            held.append(await self.send(self.handoff()))
+            await eventually(all_placed)
+        return held
 
     async def listen(
         self, request_id: str, until: Callable[[Exchange], bool] | None = None, into: Exchange | None = None
