@@ -49,12 +49,17 @@ class FakeEdge:
         self.first_token = threading.Event()
         self.first_token.set()
         self.client_left = threading.Event()
+        self.late_stop: int | None = None
+        """It has not reported yet when the trace is asked for first."""
         self.pages = Pages()
         self.url = ""
 
     def trace(self, request_id: str) -> dict[str, Any]:
         start = time.time() - 1
-        spans = whole_relay(start)
+        spans = [span for span in whole_relay(start) if span.stop != self.late_stop]
+        self.late_stop = None
+        if self.client_left.is_set():
+            spans = [span.model_copy(update={"status": "cancelled"}) for span in spans]
         prefill = make_span(7, start + 0.07, start + 0.075, "prefill", attributes={"prompt_tokens": 42})
         return trace_object(request_id, sorted([*spans, prefill], key=lambda span: span.start), time.time())
 

@@ -165,6 +165,16 @@ async def test_stop_cancels_the_request_and_keeps_what_was_written(
     await expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
+async def test_a_stop_that_reports_late_on_a_stopped_answer_is_waited_for(page: Page, edge: FakeEdge) -> None:
+    edge.late_stop = 8
+    edge.script = Script(endless=True)
+    await ask(page, "Tell me everything")
+    await expect(page.locator(".answer .body")).to_contain_text("and on")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#waterfall")).to_contain_text("cancelled")
+    await expect(page.locator("#relay-status")).to_contain_text("10 of 10 stops")
+
+
 async def test_a_refusal_is_said_plainly_and_waits_as_long_as_it_was_told(page: Page, edge: FakeEdge) -> None:
     error = {
         "message": "No replica is ready.",

@@ -144,11 +144,11 @@ async function showTrace(requestId, { live }) {
       say(error.message);
       break;
     }
-    // Stops report when they are done, some a moment after the answer.
+    // Stops report when they are done, some a moment after the answer or after a stop.
     if (trace.spans.length !== shown) drawTrace(trace);
     shown = trace.spans.length;
     const { status, stops } = trace.summary;
-    if (status !== "running" && (status !== "ok" || stops.length === 10)) return;
+    if (status === "error" || (status !== "running" && stops.length === 10)) return;
   }
   relay.settle();
 }
