@@ -8,10 +8,12 @@ from baton_common.frame_sender import FrameOutbox, NumberedFrame
 from baton_contracts.envelope import Envelope
 from baton_contracts.frames import CACHED, Data, End, FinishReason, Usage
 from baton_contracts.records import UsageRecord
+from baton_llm_gateway.catching_up import piece_size
 from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.response_cache import CachedAnswer
 
 PIECE_CHARACTERS = 256
+"""More in a very long answer: its frames are all sent at once."""
 
 
 async def send_cached(
@@ -41,8 +43,9 @@ def _frames(errand: Errand, answer: CachedAnswer, similarity: float | None) -> I
 
 
 def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), PIECE_CHARACTERS):
-        yield text[start : start + PIECE_CHARACTERS]
+    size = piece_size(len(text), PIECE_CHARACTERS)
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
 
 
 def row_without_call(

@@ -1,4 +1,5 @@
-"""One request that follows a flight: what the leader got from the start goes out on a stream of its own.
+"""One request that follows a flight: what the leader got from the start goes out on a stream of its own, what
+came long before it in few frames.
 
 Owns that stream, and the follower's end: the leader's end, its own audience's leave, or an error. What a
 flight is, and who leads it, are single_flight.py's.
@@ -15,6 +16,7 @@ from baton_contracts.frames import SHARED, Error, Usage
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway.audience import Audience
 from baton_llm_gateway.cached_answer import row_without_call
+from baton_llm_gateway.catching_up import in_few
 from baton_llm_gateway.errand import Errand
 from baton_llm_gateway.listening import CANCELLED, guard_lost
 from baton_llm_gateway.single_flight import Flight
@@ -66,7 +68,7 @@ class Follower:
         flight = self._flight
         while not self._audience.is_gone():
             if new := flight.frames[self._num_sent :]:
-                await self._send(*new)
+                await self._send(*in_few(new))
                 self._num_sent += len(new)
             elif flight.is_over:
                 return
