@@ -17,7 +17,7 @@ from nats.errors import FlushTimeoutError
 from nats.protocol.parser import Parser
 
 from baton_common.bus import BusMessage
-from baton_common.errors import BusError, BusTimeout, NoResponders
+from baton_common.errors import BusError, BusTimeout, MessageTooLarge, NoResponders
 from baton_common.nats_bus import NatsBus
 from baton_common.nats_client import StraightClient
 from tests.support.nats_server import running_nats_server
@@ -146,7 +146,7 @@ async def test_what_is_too_large_to_be_stored_is_told_at_once(tmp_path: Path) ->
     with running_nats_server(tmp_path) as url:
         async with connected(url) as bus, asyncio.timeout(5):
             await bus.jetstream.add_stream(name="KEPT", subjects=["kept"])
-            with pytest.raises(BusError, match=r"kept: .*maximum payload"):
+            with pytest.raises(MessageTooLarge, match=r"kept: .*larger than the bus takes"):
                 await bus.publish_durable("kept", bytes(2_000_000), message_id="1", timeout=60)
 
 

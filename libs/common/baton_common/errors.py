@@ -4,7 +4,8 @@ BatonError
 ├── BusError
 │   ├── NoResponders      nobody listens on the subject
 │   ├── BusTimeout        somebody listens, but did not answer in time
-│   └── BusUnavailable    not connected to the bus
+│   ├── BusUnavailable    not connected to the bus
+│   └── MessageTooLarge   for this bus, whenever it is tried
 ├── RequestFailed         this request can't go on; carries the ErrorBody for the client
 └── StreamBroken          frames are missing and can't be had again, or their sender is gone
 """
@@ -41,6 +42,11 @@ class BusTimeout(BusError):
 class BusUnavailable(BusError):
     def __init__(self, subject: str) -> None:
         super().__init__(subject, "not connected to the bus")
+
+
+class MessageTooLarge(BusError):
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject, "the message is larger than the bus takes")
 
 
 class RequestFailed(BatonError):

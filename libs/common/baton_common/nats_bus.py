@@ -22,7 +22,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from nats.js import JetStreamContext
 
 from baton_common.bus import SETTLE_SECONDS, BusMessage, OnMessage, Subscription
-from baton_common.errors import BusError, BusTimeout, BusUnavailable, NoResponders
+from baton_common.errors import BusError, BusTimeout, BusUnavailable, MessageTooLarge, NoResponders
 from baton_common.nats_client import StraightClient
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class NatsBus:
                                 subject, payload, timeout=min(2.0, timeout), headers=headers
                             )
                         )
-                    except nats.errors.MaxPayloadError as error:  # no later try will do
+                    except nats.errors.MaxPayloadError as error:
                         raise _refused(subject, error) from error
                     except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
                         log.warning("%s: not stored yet (%s)", subject, error or type(error).__name__)
@@ -233,4 +233,6 @@ def _check_stored(answer: bytes) -> None:
 
 
 def _refused(subject: str, error: nats.errors.Error) -> BusError:
+    if isinstance(error, nats.errors.MaxPayloadError):
+        return MessageTooLarge(subject)
     return BusError(subject, str(error) or type(error).__name__)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from baton_common.bus import Bus
 from baton_common.clock import Clock
-from baton_common.errors import BusError, BusUnavailable
+from baton_common.errors import BusError, BusUnavailable, MessageTooLarge
 from baton_common.tasks import spawn
 from baton_contracts import subjects
 from baton_contracts.spans import SpanBatch
@@ -95,15 +95,17 @@ class SpanPost:
                 await self._bus.publish_durable(
                     batch.subject, batch.payload, message_id=batch.message_id, timeout=STORE_SECONDS
                 )
+            except MessageTooLarge as error:
+                self._drop([batch], error)
             except BusError as error:
-                self._not_stored(left, error)
+                if self._bus.connected:
+                    self._drop(left, error)
+                else:  # lost again: they wait for its next return, before what came since
+                    self._keep([*left, *self._take_kept()])
                 return
             left.popleft()
 
-    def _not_stored(self, left: deque[_Batch], error: BusError) -> None:
-        if not self._bus.connected:  # lost again: they wait for its next return, before what came since
-            self._keep([*left, *self._take_kept()])
-            return
-        num_lost = sum(not batch.is_sent for batch in left)
+    def _drop(self, batches: Collection[_Batch], error: BusError) -> None:
+        num_lost = sum(not batch.is_sent for batch in batches)
         self.num_dropped += num_lost
         log.warning("%d batches of spans dropped: %s", num_lost, error)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from baton_common.errors import BusError, NoResponders, RequestFailed
+from baton_common.errors import MessageTooLarge, NoResponders, RequestFailed
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
 from baton_common.responder import Responder, ResponderLimits
@@ -23,7 +23,7 @@ class NarrowBus(MemoryBus):
 
     async def publish(self, subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
         if len(payload) > 1000:
-            raise BusError(subject, "maximum payload exceeded")
+            raise MessageTooLarge(subject)
         await super().publish(subject, payload, reply=reply)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baton_common import span_post
-from baton_common.errors import BusError
+from baton_common.errors import BusError, MessageTooLarge
 from baton_common.memory_bus import MemoryBus
 from baton_common.span_post import KEPT_SECONDS, SpanPost
 from baton_contracts import subjects
@@ -94,6 +94,27 @@ async def test_a_stream_that_does_not_come_back_costs_what_was_not_sent(
     assert "1 batches of spans dropped" in caplog.text
 
 
+async def test_one_that_is_too_large_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, sent = Rig(), [batch() for _ in range(3)]
+    large, store = subjects.trace(sent[1].request_id), rig.bus.publish_durable
+
+    async def bounded(subject: str, payload: bytes, *, message_id: str, timeout: float) -> None:
+        if subject == large:
+            raise MessageTooLarge(subject)
+        await store(subject, payload, message_id=message_id, timeout=timeout)
+
+    monkeypatch.setattr(rig.bus, "publish_durable", bounded)
+    rig.bus.online = False
+    for one in sent:
+        await rig.post.send(one)
+    rig.bus.online = True
+    await eventually(lambda: rig.stored == {sent[0].request_id, sent[2].request_id})
+    assert rig.post.num_dropped == 1
+    assert f"1 batches of spans dropped: {large}" in caplog.text
+
+
 async def test_a_second_outage_in_the_middle_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, sent = Rig(), [batch() for _ in range(3)]
     store, calls = rig.bus.publish_durable, list[str]()
@@ -120,7 +141,7 @@ async def test_what_the_bus_refuses_is_counted(monkeypatch: pytest.MonkeyPatch) 
     rig = Rig()
 
     async def too_large(subject: str, payload: bytes, *, reply: str = "", within: float = 0.0) -> None:
-        raise BusError(subject, "maximum payload exceeded")
+        raise MessageTooLarge(subject)
 
     monkeypatch.setattr(rig.bus, "publish", too_large)
     await rig.post.send(batch())
