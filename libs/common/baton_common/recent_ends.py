@@ -30,8 +30,10 @@ KEPT_RECORDS = 4096
 """Of each gateway; the oldest goes first."""
 TRY_SECONDS = 5.0
 MAX_TRIES = 9
-"""In vain and one after the other, with doubling pauses: about two minutes."""
+"""Of one row, all in vain; with the pauses between them about two minutes."""
 FIRST_PAUSE_SECONDS = 0.5
+"""Between tries in vain that follow each other, of whichever rows; it doubles up to the longest."""
+MOST_DOUBLINGS = MAX_TRIES - 2
 
 
 StillMissing = Callable[[list[UsageRecord]], Awaitable[list[UsageRecord]]]
@@ -95,25 +97,27 @@ class RecentEnds:
             spawn(self._store(records))
 
     async def _store(self, records: list[UsageRecord]) -> None:
-        """A store that is away is waited for once, not once for each; a row that it refuses holds up none."""
-        missing = deque(await self._still_missing(records))
+        """A store that is away is waited for once, not once for each; a row that it refuses holds up no other
+        and takes none with it."""
+        missing = deque((record, 0) for record in await self._still_missing(records))
         if missing:
             log.info("%d ledger rows are stored in the place of a gateway that is gone", len(missing))
-        num_in_vain = 0
-        while missing and num_in_vain < MAX_TRIES:
-            if num_in_vain:
-                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (num_in_vain - 1))
-            record = missing.popleft()
+        in_a_row = 0
+        while missing:
+            if in_a_row:
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** min(in_a_row - 1, MOST_DOUBLINGS))
+            record, num_in_vain = missing.popleft()
             try:
                 await self._store_one(record.model_copy(update={"stand_in": True}))
             except BusError as error:
                 log.warning("%d stand-ins not stored yet: %s", 1 + len(missing), error)
-                missing.append(record)
-                num_in_vain += 1
+                in_a_row += 1
+                if num_in_vain + 1 < MAX_TRIES:
+                    missing.append((record, num_in_vain + 1))
+                else:
+                    log.error("usage record %s LOST", _message_id(record))
             else:
-                num_in_vain = 0
-        for record in missing:
-            log.error("usage record %s LOST", _message_id(record))
+                in_a_row = 0
 
     async def _store_one(self, record: UsageRecord) -> None:
         await self._bus.publish_durable(

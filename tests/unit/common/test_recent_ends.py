@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from baton_common import recent_ends
 from baton_common.errors import BusError, BusUnavailable
 from baton_common.leases import LeaseBoard
 from baton_common.memory_bus import MemoryBus
-from baton_common.recent_ends import KEPT_RECORDS, KEPT_SECONDS, RecentEnds
+from baton_common.recent_ends import KEPT_RECORDS, KEPT_SECONDS, MAX_TRIES, RecentEnds
 from baton_contracts import subjects
 from baton_contracts.heartbeats import Lease
 from baton_contracts.records import UsageRecord
@@ -160,6 +162,26 @@ async def test_a_row_that_the_store_refuses_holds_up_no_other(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"usage record {bad.request_id}-{bad.run_id}-{bad.attempt}-stand-in LOST"
     ]
+
+
+async def test_rows_that_the_store_refuses_take_no_others_with_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More of them, one behind the other, than one row has tries; and those that it took only later."""
+    monkeypatch.setattr(recent_ends, "FIRST_PAUSE_SECONDS", 0.0)
+    board, rows = Board(), [usage_record() for _ in range(2 * MAX_TRIES)]
+    publish, tries = board.bus.publish_durable, Counter[str]()
+
+    async def refuses_early(subject: str, *args: object, **named: object) -> None:
+        tries[subject] += 1
+        if len(tries) <= MAX_TRIES + 1 and tries[subject] < 3:
+            raise BusError(subject, "insufficient resources")
+        await publish(subject, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(board.bus, "publish_durable", refuses_early)
+    await board.ends._store(rows)
+    assert all(board.stored(row) for row in rows)
+    assert "LOST" not in caplog.text
 
 
 async def test_it_is_given_up_with_the_last_try_and_not_a_pause_later(
