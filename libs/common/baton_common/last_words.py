@@ -38,6 +38,8 @@ class LastWords:
         self._bus = bus
         self._clock = clock
         self._words: deque[_Word] = deque(maxlen=KEPT_WORDS)
+        self._is_watched = False
+        """A look at their age is to come: while there are any."""
         bus.when_back(self._on_back)
 
     @property
@@ -47,13 +49,21 @@ class LastWords:
     def note(self, subject: str, frame: End | Error, run_id: str) -> None:
         """`frame` is being said on `subject` now."""
         self._words.append(_Word(self._clock.monotonic(), subject, frame, run_id))
-        if self._bus.is_settled:
-            self._forget_old()
+        if not self._is_watched:
+            self._watch()
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget_old)
 
     def _forget_old(self) -> None:
+        """While the bus is away, or only just back, none is."""
+        self._is_watched = False
         oldest = self._clock.monotonic() - KEPT_SECONDS
-        while self._words and self._words[0].said_at < oldest:
+        while self._bus.is_settled and self._words and self._words[0].said_at <= oldest:
             self._words.popleft()
+        if self._words:
+            self._watch()
 
     def _on_back(self) -> None:
         """At once, and when whoever is there is back for sure."""

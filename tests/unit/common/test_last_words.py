@@ -9,7 +9,7 @@ import pytest
 from baton_common import last_words
 from baton_common.frame_inbox import FrameInbox
 from baton_common.frame_sender import FrameOutbox
-from baton_common.last_words import KEPT_SECONDS, LastWords
+from baton_common.last_words import LastWords
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
@@ -54,8 +54,8 @@ async def test_behind_an_outage_it_is_said_at_once_and_when_all_are_back(rig: Ri
 
 async def test_who_subscribes_late_hears_the_second_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     loop, later = asyncio.get_running_loop(), list[object]()
-    monkeypatch.setattr(loop, "call_later", lambda seconds, call: later.append(call))
     rig.note("nobody was back yet")
+    monkeypatch.setattr(loop, "call_later", lambda seconds, call: later.append(call))
     rig.outage()
     await asyncio.sleep(0)
     await rig.listen()
@@ -65,23 +65,31 @@ async def test_who_subscribes_late_hears_the_second_one(rig: Rig, monkeypatch: p
     await eventually(lambda: len(rig.heard) == 1)
 
 
-async def test_what_was_said_long_before_has_arrived(rig: Rig) -> None:
+async def test_what_was_said_long_before_has_arrived(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_words, "KEPT_SECONDS", 0.01)
     await rig.listen()
     rig.note("old")
-    rig.clock.move(KEPT_SECONDS + 1)
+    rig.clock.move(1)
     rig.note("new")
+    await eventually(lambda: rig.words.num_kept == 1)
     rig.outage()
     await eventually(lambda: len(rig.heard) == 2)
     assert {word.error.message for word in rig.heard} == {"new"}
+    rig.clock.move(1)
+    await eventually(lambda: rig.words.num_kept == 0)  # though nothing is said any more
 
 
-async def test_while_the_bus_is_away_nothing_is_forgotten(rig: Rig) -> None:
+async def test_while_the_bus_is_away_nothing_is_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_words, "KEPT_SECONDS", 0.0)
+    looks, watch = list[int](), rig.words._watch
+    monkeypatch.setattr(rig.words, "_watch", lambda: (looks.append(rig.words.num_kept), watch()))
     await rig.listen()
     rig.note("before")
     rig.bus.online = False
-    rig.clock.move(KEPT_SECONDS + 60)
+    rig.clock.move(60)
     rig.note("meanwhile")
-    assert rig.words.num_kept == 2
+    await eventually(lambda: looks[-2:] == [2, 2])
+    rig.bus.back_for_long = False  # nor while it is only just back
     rig.bus.online = True
     await eventually(lambda: len(rig.heard) == 4)
 
