@@ -114,6 +114,14 @@ class FrameQueue:
             frame = frame.model_copy(update={"run_id": None})
         self.put(frame)
 
+    def begin(self, attempt: int) -> None:
+        """This one is waited for from now on: what earlier ones sent, or too much of it, is nothing to it."""
+        self._overflow = False
+        for frames in (self._ordered, self._arrived):
+            kept = [frame for frame in frames if frame.seq < 0 or frame.attempt >= attempt]
+            frames.clear()
+            frames.extend(kept)
+
     def close(self) -> None:
         self._arrival.stop()
         self._on_close()

@@ -129,6 +129,7 @@ class Relay:
                 attempt.cancel()
                 return attempt
             attempt = attempt.next(leg.model, ctx.node.clock.wall())
+            self._queue.begin(attempt.number)
 
     async def _run_one(self, attempt: Attempt, leg: Leg) -> None:
         with self._errand.ctx.spans.span("attempt", attempt=attempt.number, model=leg.model) as span:

@@ -183,6 +183,23 @@ async def test_after_an_overflow_the_next_attempt_is_heard_and_so_is_what_has_no
     assert got == [told, data(0, sender="engine_worker-00000002", attempt=2)]
 
 
+async def test_what_an_earlier_attempt_sent_too_much_of_is_nothing_to_the_next() -> None:
+    queue = FrameQueue(MemoryBus(), RID, 2, lambda: None)
+    told = Error(request_id=RID, sender="llm_gateway-1", error=ErrorBody(code="stop_lost", message="Gone."))
+    queue.put(data(0))
+    assert await queue.get() == data(0)
+    for number in range(1, 4):
+        queue.put(data(number))
+    queue.put(told)
+    queue.begin(2)
+    second = [data(seq, sender="engine_worker-00000002", attempt=2) for seq in range(2)]
+    for frame in second[:1]:
+        queue.put(frame)
+    assert await queue.get() == told
+    queue.put(second[1])
+    assert [await queue.get() for _ in range(2)] == second
+
+
 async def test_a_wait_ends_by_its_time_also_in_the_middle_of_a_repair() -> None:
     bus = MemoryBus()
     _, queue = await receiver(bus)
