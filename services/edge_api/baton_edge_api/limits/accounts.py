@@ -89,13 +89,15 @@ class Accounts:
         outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
         return outcome if is_ours else None
 
-    def release(self, party: str, grant: int, *, may_cost: bool = False) -> asyncio.Future[Outcome]:
+    def release(
+        self, party: str, grant: int, *, may_cost: bool = False, can_wait: bool = False
+    ) -> asyncio.Future[Outcome]:
         """Of a grant that holds nothing there: nothing changes."""
 
         def release(account: Account, hold: Hold) -> None:
             account.release(hold, may_cost=may_cost)
 
-        done = self._lane(party).submit(Change(grant, release, takes=False))
+        done = self._lane(party).submit(Change(grant, release, takes=False), can_wait=can_wait)
         if may_cost:
             self._expecting[party] = done
         return done

@@ -174,7 +174,7 @@ class Grant:
 
     def _settle_at(self, book: _Book, party: str, use: Use | None, can_wait: bool) -> asyncio.Future[Outcome]:
         if use is None:
-            return book.accounts.release(party, self._number)
+            return book.accounts.release(party, self._number, can_wait=can_wait)
         done = book.accounts.settle(party, self._number, use, can_wait=can_wait)
         done.add_done_callback(lambda future: self._look_for_alert(book, party, future))
         return done
