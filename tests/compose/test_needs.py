@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from tests.compose.docker_script import load_script
 
 ROOT = Path(__file__).parents[2]
 needs = load_script("needs")
+PROJECTS = needs.own_projects(ROOT)
+COMES_ALONG = {"pydantic_core": "pydantic", "triton": "torch"}
+"""Modules of packages that another one brings: triton is there with torch's build for CUDA."""
 
 
 class Image:
@@ -25,6 +30,31 @@ class Image:
 
     def _names(self, file: Path) -> set[str]:
         return {needs.normal(line) for line in file.read_text().splitlines()}
+
+
+def modules_of(folder: Path) -> set[str]:
+    """What its sources import from elsewhere, by first names."""
+    nodes = [node for file in folder.rglob("*.py") for node in ast.walk(ast.parse(file.read_text()))]
+    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    return {name.partition(".")[0] for name in named} - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_distribution_names_what_it_imports(name: str) -> None:
+    folder, table = PROJECTS[name]
+    extras = table.get("optional-dependencies", {}).values()
+    asked = [*table.get("dependencies", []), *(line for extra in extras for line in extra)]
+    weights = needs.lines_of(ROOT / "requirements" / "weights.txt")
+    named = {name, *map(needs.normal, [*asked, *weights])}
+    carriers = metadata.packages_distributions()
+    missing = {
+        module
+        for module in modules_of(folder)
+        if not named
+        & {needs.normal(each) for each in [COMES_ALONG.get(module, module), *carriers.get(module, [])]}
+    }
+    assert missing == set()
 
 
 def test_the_edge_has_no_torch_and_no_engine(tmp_path: Path) -> None:
