@@ -30,7 +30,8 @@ from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import Budget, LimitRule, Run
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.keys import KeyRing
-from baton_edge_api.limits.admission import Admission, Asked
+from baton_edge_api.limits.admission import Admission
+from baton_edge_api.limits.asked import Asked
 from baton_edge_api.limits.wiring import Limits
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.settings import EdgeSettings

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import StringConstraints
@@ -55,6 +56,7 @@ def request_ids_of(first: str, num_requests: int) -> tuple[str, ...]:
     return tuple(request_id_of(first, place) for place in range(num_requests))
 
 
+@lru_cache(4096)
 def subject_token(name: str) -> str:
     """Any name as one subject token, reversibly: bytes outside [A-Za-z0-9_-] become `=XX`."""
     return "".join(

@@ -39,7 +39,8 @@ class LimitRule(WireModel):
 
     @property
     def is_empty(self) -> bool:
-        return self == LimitRule()
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.concurrent, self.budget)
+        return all(limit is None for limit in limits)
 
 
 class Slot(WireModel):

@@ -19,7 +19,7 @@ from baton_contracts.limits import Budget, LimitRule, model_party, team_party
 from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.bucket import NatsBucket
-from baton_edge_api.limits import admission as admission_module
+from baton_edge_api.limits import grant as grant_module
 from baton_edge_api.limits import lane as lane_module
 from tests.support.edge_process import QUESTION, Turn
 from tests.support.limited_edges import CHAT, Held, limited_edges, put_rule
@@ -191,7 +191,7 @@ async def test_a_store_that_is_away_closes_limited_keys_and_loses_nothing(
         async with limited.first.client.stream("POST", CHAT, json=body) as stream:
             with monkeypatch.context() as patched:
                 patched.setattr(lane_module, "RETRY_SECONDS", 0.01)
-                patched.setattr(admission_module, "SETTLE_SECONDS", 0.01)
+                patched.setattr(grant_module, "SETTLE_SECONDS", 0.01)
                 patched.setattr(NatsBucket, "replace", away)
                 refused = await limited.first.ask(max_tokens=50)
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")

@@ -34,7 +34,8 @@ from baton_edge_api.exchange import Exchange, exchange_of
 from baton_edge_api.front import send_answer
 from baton_edge_api.interruption import Interrupt, Interrupted, Interruption
 from baton_edge_api.keys import KeyRing
-from baton_edge_api.limits.admission import Admission, Asked
+from baton_edge_api.limits.admission import Admission
+from baton_edge_api.limits.asked import Asked
 from baton_edge_api.limits.prompt_count import estimate_text
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.record_log import RecordLog

@@ -30,7 +30,8 @@ from baton_edge_api.client_side import ClientSide
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.interruption import CancelReason, Interrupt, Interrupted, Interruption, Patience, Watchdog
 from baton_edge_api.keys import KeyRing
-from baton_edge_api.limits.admission import Admission, Grant
+from baton_edge_api.limits.admission import Admission
+from baton_edge_api.limits.grant import Grant
 from baton_edge_api.metrics import Metrics
 from baton_edge_api.question import Ending, Question
 from baton_edge_api.record_log import RecordLog

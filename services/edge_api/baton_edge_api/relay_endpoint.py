@@ -19,7 +19,7 @@ from baton_contracts.limits import Run
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
 from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
-from baton_edge_api.limits.admission import Asked
+from baton_edge_api.limits.asked import Asked
 from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
 from baton_edge_api.relay_answer import RelayAnswer, RelayParts

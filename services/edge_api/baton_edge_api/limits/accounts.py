@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from baton_contracts.limits import AccountState, LateRun
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account
+from baton_edge_api.limits.by_ledger import settle_late, settle_lost
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.holds import Hold, Use
+from baton_edge_api.limits.known_account import KnownAccount
 from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.standing import View
@@ -73,7 +75,7 @@ class Accounts:
 
         def settle(account: Account, _: Hold) -> None:
             nonlocal is_ours
-            is_ours = account.settle_lost(edge, seq, uses)
+            is_ours = settle_lost(account, edge, seq, uses)
 
         outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
         return outcome if is_ours else None
@@ -84,7 +86,7 @@ class Accounts:
 
         def settle(account: Account, _: Hold) -> None:
             nonlocal is_ours
-            is_ours = account.settle_late(uses)
+            is_ours = settle_late(account, uses)
 
         outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
         return outcome if is_ours else None
@@ -140,7 +142,7 @@ class Accounts:
                 self._lanes = {
                     name: each for name, each in self._lanes.items() if name in kept or not each.is_idle
                 }
-            lane = self._lanes[party] = Lane(
+            account = KnownAccount(
                 party,
                 self._bucket,
                 edge=self._edge,
@@ -149,4 +151,5 @@ class Accounts:
                 gone=self._gone.among,
                 seqs=self._seqs,
             )
+            lane = self._lanes[party] = Lane(account, self._edge)
         return lane

@@ -57,7 +57,7 @@ class Applied:
         else:
             self.refused_any = True
         alert = self.account.begin_alert()
-        self.outcomes.append((change, Outcome(result or Hold(), self.account.view, alert)))
+        self.outcomes.append((change, Outcome(result or Hold(), self.account.standing.view, alert)))
 
     def set_aside(self, num_requests: int, num_tokens: int) -> None:
         """Behind all that is asked for now."""
@@ -67,7 +67,7 @@ class Applied:
     @property
     def state(self) -> AccountState:
         """With the runs of our slot, if it has or had anything in it."""
-        state = self.account.state
+        state = self.account.tally.state
         window = state.window_start
         runs = {
             hold.run: (hold.tokens or 0) if hold.window_start == window else 0

@@ -25,7 +25,8 @@ class LimitFigures:
         self.lost_runs = counter(
             "baton:limit_lost_runs", "Reservations of edges that were lost, settled from the ledger."
         )
-        self._tokens = counter("baton:limit_tokens", "Tokens of limited requests.", "event")
+        tokens = counter("baton:limit_tokens", "Tokens of limited requests.", "event")
+        self._reserved, self._used = tokens.labels("reserved"), tokens.labels("used")
         self._alerts = counter("baton:budget_alerts", "Budgets of which the told share is spent.", "party")
         held = Gauge("baton:limit_holds", "Reservations that wait to be settled.", registry=registry)
         held.set_function(num_held)
@@ -34,10 +35,10 @@ class LimitFigures:
         self._refused.labels(kind_of(party), kind).inc()
 
     def reserved(self, num_tokens: int) -> None:
-        self._tokens.labels("reserved").inc(num_tokens)
+        self._reserved.inc(num_tokens)
 
     def used(self, num_tokens: int) -> None:
-        self._tokens.labels("used").inc(num_tokens)
+        self._used.inc(num_tokens)
 
     def alert(self, party: str, view: View) -> None:
         """Said aloud: once a period somebody should hear it."""

@@ -188,7 +188,7 @@ class LeftBehind:
     async def _rows(self, names: Collection[str]) -> Rows:
         """Raises RequestFailed."""
         runs = {name: run for name in names if (run := Run.named(name))}
-        rows = await self._ledger.rows(runs.values()) if runs else {}
+        rows: Mapping[Run, list[UsageRecord]] = await self._ledger.rows(runs.values()) if runs else {}
         return {name: rows.get(runs[name], []) if name in runs else [] for name in names}
 
     def _tell(self, party: str, outcome: Outcome | None) -> None:

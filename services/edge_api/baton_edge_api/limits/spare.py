@@ -7,7 +7,7 @@ be set aside is account.py's, when it is done lane.py's.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from baton_contracts.limits import WINDOW_SECONDS, LimitRule
 from baton_edge_api.limits.holds import Hold
@@ -35,19 +35,23 @@ class Spare:
         is_open = not self.window_start or abs(now - self.window_start) < WINDOW_SECONDS
         if not is_open or self.num_requests < 1 or self.num_tokens < num_tokens or rule != self.rule:
             return None
-        left = replace(self, num_requests=self.num_requests - 1, num_tokens=self.num_tokens - num_tokens)
-        one = replace(self, num_requests=1, num_tokens=num_tokens).hold
-        return replace(one, run="" if one.tokens is None else run), left
+        left = Spare(self.rule, self.window_start, self.num_requests - 1, self.num_tokens - num_tokens)
+        return self._hold_of(1, num_tokens, run), left
 
     @property
     def hold(self) -> Hold:
         """In the account: like a request's, in nobody's name."""
+        return self._hold_of(self.num_requests, self.num_tokens)
+
+    def _hold_of(self, num_requests: int, num_tokens: int, run: str = "") -> Hold:
         rule = self.rule
+        counts_tokens = rule.tokens_per_minute is not None
         return Hold(
             window_start=self.window_start,
-            requests=0 if rule.requests_per_minute is None else self.num_requests,
-            tokens=None if rule.tokens_per_minute is None else self.num_tokens,
-            seats=0 if rule.concurrent is None else self.num_requests,
+            requests=0 if rule.requests_per_minute is None else num_requests,
+            tokens=num_tokens if counts_tokens else None,
+            seats=0 if rule.concurrent is None else num_requests,
+            run=run if counts_tokens else "",
         )
 
 

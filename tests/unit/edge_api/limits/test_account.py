@@ -31,18 +31,18 @@ class Ledger:
     def reserve(self, wish: Wish, edge: str = "edge-1") -> Hold | Refusal:
         account = self.open(edge)
         found = account.reserve(wish)
-        self.state = account.state
+        self.state = account.tally.state
         return found
 
     def settle(self, hold: Hold, use: Use, edge: str = "edge-1") -> None:
         account = self.open(edge)
         account.settle(hold, use)
-        self.state = account.state
+        self.state = account.tally.state
 
     def release(self, hold: Hold, edge: str = "edge-1") -> None:
         account = self.open(edge)
         account.release(hold)
-        self.state = account.state
+        self.state = account.tally.state
 
 
 def held(found: Hold | Refusal) -> Hold:
@@ -96,9 +96,9 @@ def test_the_window_opens_with_its_first_request_and_lasts_a_minute() -> None:
     held(ledger.reserve(sixty()))
     ledger.now = T0 + 12.5
     assert refused(ledger.reserve(sixty())).retry_after_seconds == 47.5
-    assert ledger.open().view.reset_seconds == 47.5
+    assert ledger.open().standing.view.reset_seconds == 47.5
     ledger.now = T0 + 60
-    assert ledger.open().view.reset_seconds == 0
+    assert ledger.open().standing.view.reset_seconds == 0
     assert held(ledger.reserve(sixty())).window_start == T0 + 60
 
 
@@ -128,8 +128,8 @@ def test_seats_are_of_all_edges_and_a_dead_one_gives_its_own_back() -> None:
     refusal = refused(ledger.reserve(sixty(), "edge-1"))
     assert (refusal.kind, refusal.retry_after_seconds) == ("concurrent", 1.0)
     account = ledger.open("edge-1")
-    account.lose_edge("edge-2")
-    ledger.state = account.state
+    account.tally.lose_edge("edge-2")
+    ledger.state = account.tally.state
     held(ledger.reserve(sixty(), "edge-1"))
     ledger.settle(one, Use(), "edge-1")
     assert ledger.state.seats == 1
@@ -139,9 +139,9 @@ def test_a_seat_may_be_free_before_the_rest_is_settled() -> None:
     ledger = Ledger(LimitRule(concurrent=1, tokens_per_minute=100))
     account = ledger.open()
     hold = account.free_seat(held(account.reserve(sixty())))
-    assert account.state.seats == 0
+    assert account.tally.state.seats == 0
     account.settle(hold, Use(tokens=5))
-    assert (account.state.seats, account.state.tokens) == (0, 5)
+    assert (account.tally.state.seats, account.tally.state.tokens) == (0, 5)
 
 
 def test_a_budget_that_is_spent_is_no_matter_of_waiting() -> None:
@@ -167,11 +167,11 @@ def test_the_alert_is_given_once_a_period() -> None:
     account = ledger.open()
     account.settle(held(account.reserve(Wish(1, 1, Price(1, 1, 1)))), Use(2, 799))
     assert not account.begin_alert()
-    assert account.view.spent_percent is None
+    assert account.standing.view.spent_percent is None
     account.settle(held(account.reserve(Wish(1, 1, Price(1, 1, 1)))), Use(2, 1))
     assert account.begin_alert()
     assert not account.begin_alert()
-    assert account.view.spent_percent == 80
+    assert account.standing.view.spent_percent == 80
 
 
 def test_periods_are_utc() -> None:
@@ -231,15 +231,15 @@ def test_in_any_order_sums_are_equal_and_nothing_goes_below_zero(
             found = account.reserve(Wish(prompt, output, PRICE, may_shrink=guess))
             if isinstance(found, Hold):
                 under_way.append((edge, found))
-                assert account.state.requests <= 6
-                assert account.state.tokens <= 300
-                assert account.state.seats <= 4
-                assert account.state.spent_picos + account.state.held_picos <= 4000
+                assert account.tally.state.requests <= 6
+                assert account.tally.state.tokens <= 300
+                assert account.tally.state.seats <= 4
+                assert account.tally.state.spent_picos + account.tally.state.held_picos <= 4000
         elif kind == "wait":
             ledger.now += float(prompt)
             continue
         elif kind == "die":
-            account.lose_edge(edge)
+            account.tally.lose_edge(edge)
             under_way = [one for one in under_way if one[0] != edge]
         elif under_way:
             edge, hold = under_way.pop(prompt % len(under_way))
@@ -251,7 +251,7 @@ def test_in_any_order_sums_are_equal_and_nothing_goes_below_zero(
                 account.release(hold)
             else:
                 under_way.append((edge, account.free_seat(hold)))
-        ledger.state = state = account.state
+        ledger.state = state = account.tally.state
         assert min(state.requests, state.tokens, state.spent_picos) >= 0
         assert state.seats == sum(hold.seats for _, hold in under_way)
         assert state.held_picos == sum(hold.picos or 0 for _, hold in under_way)
@@ -264,16 +264,16 @@ def test_a_slot_that_others_took_out_never_goes_below_zero() -> None:
     ledger = Ledger(LimitRule(concurrent=1))
     hold = held(ledger.reserve(sixty()))
     account = ledger.open()
-    account.lose_edge("edge-1")
+    account.tally.lose_edge("edge-1")
     account.settle(hold, Use())
-    assert account.state.slots["edge-1"] == Slot(seats=0)
+    assert account.tally.state.slots["edge-1"] == Slot(seats=0)
 
 
 def test_there_is_room_while_not_a_quarter_of_anything_that_comes_back_is_taken() -> None:
     tokens = Ledger(LimitRule(requests_per_minute=1, tokens_per_minute=400))
     held(tokens.reserve(sixty(prompt=40)))
-    assert tokens.open().has_room, "requests do not come back"
-    assert not Ledger(tokens.rule, AccountState(window_start=T0, tokens=101)).open().has_room
+    assert tokens.open().standing.has_room, "requests do not come back"
+    assert not Ledger(tokens.rule, AccountState(window_start=T0, tokens=101)).open().standing.has_room
 
     budget = Budget(
         picos=1000, period="total", alert_percent=80
@@ -282,4 +282,4 @@ def test_there_is_room_while_not_a_quarter_of_anything_that_comes_back_is_taken(
         state = AccountState(
             period=period_name("total", T0), spent_picos=spent, slots={"edge-2": Slot(held_picos=held_picos)}
         )
-        assert Ledger(LimitRule(budget=budget), state).open().has_room == has_room
+        assert Ledger(LimitRule(budget=budget), state).open().standing.has_room == has_room

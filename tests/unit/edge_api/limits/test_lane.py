@@ -15,6 +15,7 @@ from baton_edge_api.limits import lane as lane_module
 from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.holds import Hold, Use
+from baton_edge_api.limits.known_account import KnownAccount
 from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.standing import Refusal
 from baton_edge_api.limits.wish import Wish
@@ -50,7 +51,10 @@ def edge(bucket: MemoryBucket, rule: LimitRule, name: str = "edge-1", gone: Set[
         return gone & set(edges)
 
     seqs = itertools.count(1)
-    return Edge(Lane(PARTY, bucket, edge=name, rule=lambda: rule, wall=lambda: T0, gone=among, seqs=seqs))
+    account = KnownAccount(
+        PARTY, bucket, edge=name, rule=lambda: rule, wall=lambda: T0, gone=among, seqs=seqs
+    )
+    return Edge(Lane(account, name))
 
 
 async def test_what_comes_together_is_one_write() -> None:

@@ -21,8 +21,8 @@ from baton_contracts.heartbeats import Lease
 from baton_contracts.limits import AccountState, Budget, LimitRule, Run
 from baton_contracts.records import Outcome, UsageRecord
 from baton_edge_api.limits import left_behind
-from baton_edge_api.limits.account import LATE_SECONDS
 from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.by_ledger import LATE_SECONDS
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.holds import Hold, Use
@@ -423,7 +423,7 @@ async def test_a_row_is_looked_for_though_the_bus_was_away_when_its_run_was_sett
 
 
 async def test_of_how_many_runs_rows_are_expected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton_edge_api.limits.account.MOST_LATE", 2)
+    monkeypatch.setattr("baton_edge_api.limits.tally.MOST_LATE", 2)
     scene = Scene()
     alive = await scene.edge("edge-2")
     for number in (1, 2, 3):

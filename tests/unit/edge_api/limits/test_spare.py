@@ -13,8 +13,10 @@ from baton_common.errors import BusError
 from baton_contracts.limits import Budget, LimitRule
 from baton_edge_api.limits import lane as lane_module
 from baton_edge_api.limits.account import Account
+from baton_edge_api.limits.by_ledger import settle_lost
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.holds import Hold, Use
+from baton_edge_api.limits.known_account import KnownAccount
 from baton_edge_api.limits.lane import Lane
 from baton_edge_api.limits.standing import Refusal
 from baton_edge_api.limits.wish import Wish
@@ -35,7 +37,7 @@ class Edge:
     grants: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
-        self.lane = Lane(
+        account = KnownAccount(
             PARTY,
             self.bucket,
             edge=self.name,
@@ -44,6 +46,7 @@ class Edge:
             gone=lambda edges: self.gone & set(edges),
             seqs=itertools.count(1),
         )
+        self.lane = Lane(account, self.name)
 
     async def take(self, wish: Wish = WISH) -> tuple[int, Outcome]:
         """As Accounts.reserve."""
@@ -67,7 +70,7 @@ class Edge:
         slot = self.bucket.state(PARTY).slots[edge]
 
         def settle(account: Account, _: Hold) -> None:
-            account.settle_lost(edge, slot.seq, dict.fromkeys(slot.runs, use))
+            settle_lost(account, edge, slot.seq, dict.fromkeys(slot.runs, use))
 
         return self.lane.submit(Change(next(self.grants), settle, takes=False))
 

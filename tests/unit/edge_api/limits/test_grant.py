@@ -1,0 +1,57 @@
+"""What one request holds in its accounts: who hears of a budget that is nearly spent."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from baton_common.catalog import load_catalog
+from baton_common.leases import LeaseBoard
+from baton_common.memory_bus import MemoryBus
+from baton_contracts.envelope import Tenant
+from baton_contracts.frames import Usage
+from baton_contracts.limits import AccountState, Budget, LimitRule, Run, use_entry
+from baton_edge_api.exchange import Exchange
+from baton_edge_api.limits.accounts import Accounts
+from baton_edge_api.limits.admission import Admission
+from baton_edge_api.limits.asked import Asked
+from baton_edge_api.limits.figures import LimitFigures
+from baton_edge_api.limits.gone_edges import GoneEdges
+from baton_edge_api.limits.rules import RuleBook
+from tests.support.memory_bucket import MemoryBucket
+from tests.support.relay import HandClock
+
+T0 = 1_796_000_000.0
+PARTY = "key.k1"
+MODEL = "smollm2-135m"
+
+
+def admission(bucket: MemoryBucket, rule: LimitRule) -> Admission:
+    rules = RuleBook(lambda _: rule)
+    rules.replace({})
+    gone = GoneEdges(LeaseBoard(MemoryBus(), HandClock().clock, "edge-1"))
+    accounts = Accounts(rules, bucket, gone, edge="edge-1", wall=lambda: T0)
+    figures = LimitFigures(CollectorRegistry(), lambda: 0)
+    return Admission(rules, accounts, load_catalog(), figures, lambda _: frozenset())
+
+
+async def prompt_tokens() -> int:
+    return 10
+
+
+@pytest.mark.parametrize("alerted", [False, True])
+async def test_a_budget_that_was_found_spent_is_told_by_the_next_request(
+    *, alerted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recount, or a lower budget, came before it: its reservation is the first change to find it so."""
+    spent = AccountState(period="total", spent_picos=900_000_000, alerted=alerted)
+    bucket = MemoryBucket({use_entry(PARTY): (spent.encode(), 1)})
+    may_come = admission(
+        bucket, LimitRule(budget=Budget(picos=1_000_000_000, period="total", alert_percent=80))
+    )
+    exchange = Exchange("0" * 32, T0)
+    asked = Asked(MODEL, prompt_tokens, Run("t", exchange.request_id, "0" * 8), max_output_tokens=10)
+    grant = await may_come.admit(Tenant(tenant_id="t", key_id="k1"), asked, exchange)
+    await grant.settle(Usage(prompt_tokens=10, completion_tokens=5), MODEL)
+    assert grant.alerts == ([] if alerted else [PARTY])
+    assert caplog.text.count("budget of key.k1: 90% is spent") == (0 if alerted else 1)
