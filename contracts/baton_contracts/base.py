@@ -6,6 +6,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+MAX_COUNT = 2**53 - 1
+"""The largest number that every reader of JSON keeps exactly; more of anything was never counted."""
+
 
 class MalformedMessage(ValueError):
     """A payload that is not the message it should be. Carries the model's name and what was wrong."""

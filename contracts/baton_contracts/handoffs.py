@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from baton_contracts.base import WireModel
+from baton_contracts.base import MAX_COUNT, WireModel
 from baton_contracts.envelope import Envelope
 from baton_contracts.errors import ErrorBody
 from baton_contracts.identifiers import SubjectToken
@@ -22,9 +22,11 @@ class Ack(WireModel):
     instance: SubjectToken = Field(description="Who answers; for output guardrails, the frames inbox.")
     error: ErrorBody | None = None
     waiting: int | None = Field(
-        default=None, ge=0, description="Engine: requests waiting, this one included."
+        default=None, ge=0, le=MAX_COUNT, description="Engine: requests waiting, this one included."
     )
-    running: int | None = Field(default=None, ge=0, description="Engine: requests in the batch.")
+    running: int | None = Field(
+        default=None, ge=0, le=MAX_COUNT, description="Engine: requests in the batch."
+    )
 
 
 class Handoff(WireModel):

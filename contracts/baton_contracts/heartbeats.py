@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from baton_contracts.base import WireModel
+from baton_contracts.base import MAX_COUNT, WireModel
 from baton_contracts.identifiers import SubjectToken
 from baton_contracts.subjects import Service
 
 State = Literal["starting", "ready", "draining", "gone"]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Rate = Annotated[float, Field(ge=0, le=1e12)]
 
 LEASE_INTERVAL_SECONDS = 0.5
 LEASE_LOST_AFTER_SECONDS = 3.0
@@ -70,49 +72,51 @@ class Speculation(WireModel):
 
 
 class ReplicaHeartbeat(WireModel):
-    """On `replica.MODEL.REPLICA`, every REPLICA_INTERVAL_SECONDS and after each change of state."""
+    """On `replica.MODEL.REPLICA`, every REPLICA_INTERVAL_SECONDS and after each change of state.
+
+    Routers calculate with these numbers: one that is beyond all measure makes the whole message invalid.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     replica: SubjectToken = Field(description="Instance of the engine worker.")
     model: str
     state: State
     stage: str = Field(default="", description="While starting: load, warm_up, … for people.")
     sent_at: float = Field(description="Unix time in seconds.")
-    num_running: int = Field(default=0, ge=0)
-    num_waiting: int = Field(default=0, ge=0)
-    waiting_tokens: int = Field(default=0, ge=0)
-    prefill_tokens: int = Field(
-        default=0,
-        ge=0,
-        description="Of running prompts, not computed yet; in waiting_tokens they are not.",
+    num_running: Count = 0
+    num_waiting: Count = 0
+    waiting_tokens: Count = 0
+    prefill_tokens: Count = Field(
+        default=0, description="Of running prompts, not computed yet; in waiting_tokens they are not."
     )
-    max_running: int = Field(default=1, ge=1)
-    max_waiting: int = Field(default=0, ge=0)
-    max_waiting_tokens: int = Field(default=0, ge=0, description="Bound of waiting_tokens; 0: none is told.")
+    max_running: int = Field(default=1, ge=1, le=MAX_COUNT)
+    max_waiting: Count = 0
+    max_waiting_tokens: Count = Field(default=0, description="Bound of waiting_tokens; 0: none is told.")
     kv_usage: float = Field(
         default=0.0, ge=0, le=1, description="Held blocks ÷ all blocks; cached ones count as free."
     )
-    kv_blocks_total: int = Field(default=0, ge=0)
-    kv_blocks_held: int = Field(default=0, ge=0)
-    context_length: int = Field(default=0, ge=0, description="Longest prompt + output, tokens.")
+    kv_blocks_total: Count = 0
+    kv_blocks_held: Count = 0
+    context_length: Count = Field(default=0, description="Longest prompt + output, tokens.")
     adapters: tuple[str, ...] = ()
     kv_epoch: str = Field(default="", description="Of its KV events; empty: it tells none.")
-    kv_next_seq: int = Field(default=0, ge=0, description="Number that the next KvEvents will have.")
+    kv_next_seq: Count = Field(default=0, description="Number that the next KvEvents will have.")
     counting_since: float = Field(
-        default=0.0, ge=0, description="Unix time in seconds from which on its totals count."
-    )
-    prompt_tokens_total: int = Field(default=0, ge=0)
-    generation_tokens_total: int = Field(default=0, ge=0)
-    preemptions_total: int = Field(default=0, ge=0)
-    prefix_hit_tokens_total: int = Field(default=0, ge=0)
-    finished_requests_total: int = Field(default=0, ge=0)
-    step_profile: StepProfile = StepProfile()
-    speculation: Speculation = Speculation()
-    tokens_per_second: float = Field(default=0.0, ge=0, description="Output rate over the last seconds.")
-    prefill_tokens_per_second: float = Field(
         default=0.0,
         ge=0,
-        description="Of prompts, while they are computed; 0: not measured yet.",
+        description="Unix time in seconds, by the clock of `sent_at`, from which on its totals count: it was "
+        "loaded and warm. 0: not yet, or not told.",
     )
-    requests_per_second: float = Field(
-        default=0.0, ge=0, description="Finished requests, over the last seconds."
+    prompt_tokens_total: Count = 0
+    generation_tokens_total: Count = 0
+    preemptions_total: Count = 0
+    prefix_hit_tokens_total: Count = 0
+    finished_requests_total: Count = 0
+    step_profile: StepProfile = StepProfile()
+    speculation: Speculation = Speculation()
+    tokens_per_second: Rate = Field(default=0.0, description="Output rate over the last seconds.")
+    prefill_tokens_per_second: Rate = Field(
+        default=0.0, description="Of prompts, while they are computed; 0: not measured yet."
     )
+    requests_per_second: Rate = Field(default=0.0, description="Finished requests, over the last seconds.")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from baton_contracts.base import WireModel
+from baton_contracts.base import MAX_COUNT, WireModel
 from baton_contracts.errors import ErrorBody
 from baton_contracts.prompt import Prompt, Sampling
 
@@ -31,12 +31,14 @@ class TokensQuery(WireModel):
 class TokensReply(WireModel):
     """Exactly what an engine of that model would make of the prompt; or `error`, as it would refuse it."""
 
-    num_tokens: int = Field(default=0, ge=0, description="That it would compute and bill, after any cut.")
+    num_tokens: int = Field(
+        default=0, ge=0, le=MAX_COUNT, description="That it would compute and bill, after any cut."
+    )
     token_ids: tuple[int, ...] = Field(
         default=(), description="Of the whole prompt, before any cut: for EngineWork.prompt_token_ids."
     )
     tokenizer: str = Field(default="", description="For EngineWork.prompt_tokenizer.")
-    block_size: int = Field(default=16, ge=1, description="Tokens.")
+    block_size: int = Field(default=16, ge=1, le=MAX_COUNT, description="Tokens.")
     block_hashes: tuple[str, ...] = Field(
         default=(), description="As KvEvents names them: of the blocks that a cache could spare computing."
     )

@@ -64,7 +64,8 @@ def test_then_it_gets_its_share_step_by_step() -> None:
     def beat(name: str, state: str = "ready", running: int = 0) -> None:
         time.move(0.001)
         fields = {"replica": name, "model": "m", "state": state, "sent_at": time.now, "num_running": running}
-        table.on_heartbeat(ReplicaHeartbeat.model_validate(fields | {"max_running": 64}))
+        since = {"counting_since": time.now} if name == "new" and state == "ready" else {}
+        table.on_heartbeat(ReplicaHeartbeat.model_validate(fields | since | {"max_running": 64}))
 
     for name in ("old-1", "old-2", "old-3"):
         beat(name, running=10)

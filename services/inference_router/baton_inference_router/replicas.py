@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -26,8 +27,6 @@ log = logging.getLogger(__name__)
 
 _FROZEN_SECONDS = 4 * REPLICA_INTERVAL_SECONDS
 """A replica that beats later than this had stopped as a whole."""
-_ALL_ARE_NEW_SECONDS = 8 * REPLICA_INTERVAL_SECONDS
-"""Who is first heard this soon after our own start was there before us."""
 _FRESH_SECONDS = 0.01
 """What a replica works off in so little time changes no choice, and of a thousand most need no new look."""
 _BLOCK_SIZE_TOKENS = 16
@@ -86,8 +85,8 @@ class _Row:
     """Nobody answered there; its next heartbeat brings it back."""
     cool_until: float = 0.0
     last_pick: int = 0
-    ready_since: float = float("-inf")
-    """Monotonic seconds; a replica that was there before us has always been ready."""
+    ready_since: float = math.inf
+    """Monotonic seconds, from what it said when it was first heard as ready."""
     candidate: Candidate | None = None
     """Made before; None after every change."""
     candidate_until: float = float("inf")
@@ -107,6 +106,8 @@ class _Row:
         self._tokens = beat.waiting_tokens + beat.prefill_tokens + sum(seat.tokens for seat in self.seats)
         self._tokens_at = self.seen
         self.candidate = None
+        if beat.state == "ready" and self.ready_since == math.inf:
+            self.ready_since = self.seen - _seconds_ready(beat)
 
     def learn(self, ack: Ack) -> None:
         if ack.waiting is None or ack.running is None:
@@ -155,7 +156,6 @@ class ReplicaTable:
         self._on_lost = on_lost
         self._rows: dict[str, _Row] = {}
         self._picks = itertools.count(1)
-        self._started = clock.monotonic()
 
     def on_message(self, message: BusMessage) -> ReplicaHeartbeat | None:
         """What it said, if it could be read."""
@@ -171,20 +171,14 @@ class ReplicaTable:
         if heartbeat.state == "gone":
             self._forget(heartbeat.replica)
             return
-        now = self._clock.monotonic()
         row = self._rows.get(heartbeat.replica)
         if row is None:
-            row = _Row(self._clock, heartbeat)
-            if now - self._started > _ALL_ARE_NEW_SECONDS:
-                row.ready_since = now
-            self._rows[heartbeat.replica] = row
+            self._rows[heartbeat.replica] = _Row(self._clock, heartbeat)
             return
         if heartbeat.sent_at < row.heartbeat.sent_at:
             return
-        if now - row.seen > _FROZEN_SECONDS:
+        if self._clock.monotonic() - row.seen > _FROZEN_SECONDS:
             row.cool_until = 0.0  # it did not answer because it was silent as a whole, and it speaks again
-        if row.heartbeat.state == "starting" and heartbeat.state == "ready":
-            row.ready_since = now
         row.hear(heartbeat)
 
     def candidates(self, model: str, avoid: Collection[str] = ()) -> list[Candidate]:
@@ -267,3 +261,8 @@ class ReplicaTable:
 
     def _ramp(self, row: _Row, now: float) -> float:
         return min(1.0, (now - row.ready_since) / self._ramp_seconds) if self._ramp_seconds else 1.0
+
+
+def _seconds_ready(beat: ReplicaHeartbeat) -> float:
+    """By its own clock alone: ours may differ, and we may have heard it late or begun after it."""
+    return max(0.0, beat.sent_at - beat.counting_since)

@@ -242,3 +242,41 @@ def test_requests_end_between_heartbeats_at_the_rate_of_late(table: ReplicaTable
     assert only(table).ended == 0.0
     time.now += 0.1
     assert only(table).ended == pytest.approx(0.5)
+
+
+def ramped(time: Time) -> ReplicaTable:
+    return ReplicaTable(time.clock, stale_seconds=60.0, ramp_seconds=10.0)
+
+
+def test_a_newcomer_grows_from_when_it_was_warm_by_its_own_clock(time: Time) -> None:
+    """Its clock is a year ahead; it is first heard four seconds after, by a router that has just started."""
+    table, year = ramped(time), 31_536_000.0
+    table.on_heartbeat(beat(sent_at=year + 4.0, counting_since=year))
+    assert only(table).ramp == pytest.approx(0.4)
+    time.now += 3.0
+    table.on_heartbeat(beat(sent_at=year + 5.0, counting_since=year))  # a step of its clock changes nothing
+    assert only(table).ramp == pytest.approx(0.7)
+    time.now += 3.0
+    assert only(table).ramp == 1.0
+
+
+def test_one_that_was_there_before_is_no_newcomer_however_late_it_is_heard(time: Time) -> None:
+    table = ramped(time)
+    time.now += 100.0
+    table.on_heartbeat(beat(sent_at=5000.0, counting_since=4000.0))
+    assert only(table).ramp == 1.0
+
+
+def test_one_that_is_loading_is_new_only_once_it_is_ready(time: Time) -> None:
+    table = ramped(time)
+    table.on_heartbeat(beat(sent_at=1.0, state="starting"))
+    time.now += 30.0
+    table.on_heartbeat(beat(sent_at=31.0, counting_since=31.0))
+    assert only(table).ramp == 0.0
+
+
+def test_a_time_that_is_still_to_come_is_now(time: Time) -> None:
+    table = ramped(time)
+    table.on_heartbeat(beat(sent_at=1.0, counting_since=9000.0))
+    time.now += 5.0
+    assert only(table).ramp == pytest.approx(0.5)
