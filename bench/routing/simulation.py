@@ -105,16 +105,15 @@ class Simulation:
         arrival = job.arrival
         started = time.thread_time()
         candidates = self._table.candidates("m")
-        cached = {
-            each.replica: BLOCK * self._index.num_cached(each.replica, arrival.chain) for each in candidates
-        }
+        holders = self._index.holders((each.replica for each in candidates), arrival.chain)
+        cached = {replica: BLOCK * blocks for replica, blocks in holders.items()}
         chosen = self._pick(candidates, Asked(arrival.num_tokens), cached)
         self.outcome.choosing_seconds.append(time.thread_time() - started)
         if chosen is None:
             self.outcome.refused += 1
             return
         replica = self._replicas[chosen.replica]
-        seat = self._table.reserve(replica.name, arrival.num_tokens - cached[replica.name])
+        seat = self._table.reserve(replica.name, arrival.num_tokens - cached.get(replica.name, 0))
         if not replica.accepts(job):
             seat.refuse(Ack(verdict="refused", instance=replica.name))
             self.outcome.refused += 1

@@ -19,7 +19,7 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Cancel
 from baton_contracts.handoffs import Ack, EngineHandoff, RouteHandoff
 from baton_inference_router.prefix_index import PrefixIndex
-from baton_inference_router.prompt_reading import ReadPrompt, read_prompt
+from baton_inference_router.prompt_reading import ReadPrompt, is_worth_reading, read_prompt
 from baton_inference_router.refusals import nobody_takes
 from baton_inference_router.replicas import ReplicaTable, Seat
 from baton_inference_router.scoring import Asked, Candidate, Choice, Gate, ranked
@@ -80,10 +80,10 @@ class Router:
     async def _read(
         self, ctx: RequestContext, handoff: RouteHandoff, possible: list[Candidate]
     ) -> ReadPrompt:
-        """Where there is no choice, or nobody with room, nobody is asked."""
-        nothing = ReadPrompt(handoff.work)
-        if not self._prefix_aware or sum(not each.full for each in possible) < 2:
-            return nothing
+        """Where there is no choice, or nobody with room, or nothing to spare, nobody is asked."""
+        has_choice = sum(not each.full for each in possible) >= 2
+        if not (self._prefix_aware and has_choice and is_worth_reading(handoff.work)):
+            return ReadPrompt(handoff.work)
         with ctx.spans.span("read_prompt") as span:
             prompt = await read_prompt(ctx.node.bus, ctx.request_id, handoff.work, self._tokens_seconds)
             span.set(prompt_tokens=prompt.num_tokens, blocks=len(prompt.chain))

@@ -39,6 +39,19 @@ class _Mirror:
         self.synced = False
         self.blocks.clear()
 
+    def num_cached(self, chain: Sequence[int], now: float) -> int:
+        """Blocks of the chain, from its start. A cache evicts tails before heads, so what it holds of a chain
+        is a beginning of it: searched by halves."""
+        low, high = 0, len(chain)
+        while low < high:
+            middle = (low + high) // 2
+            block = chain[middle]
+            if block in self.blocks or self.expected.get(block, 0.0) > now:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
 
 class PrefixIndex:
     def __init__(self, clock: Clock, max_blocks: int) -> None:
@@ -106,25 +119,22 @@ class PrefixIndex:
             for block in chain:
                 mirror.expected.pop(block, None)
 
-    def num_cached(self, replica: str, chain: Sequence[int]) -> int:
-        """Blocks of the chain, from its start, that the replica has or is about to have.
+    def holders(self, replicas: Iterable[str], chain: Sequence[int]) -> dict[str, int]:
+        """Who of them has a beginning of the chain, or is about to have it, and how many blocks of it."""
+        if not chain:
+            return {}
+        first, now, mirrors = chain[0], self._clock.monotonic(), self._mirrors
+        found: dict[str, int] = {}
+        for replica in replicas:
+            mirror = mirrors.get(replica)
+            if mirror is None or (first not in mirror.blocks and first not in mirror.expected):
+                continue  # of a thousand, most
+            if num_blocks := mirror.num_cached(chain, now):
+                found[replica] = num_blocks
+        return found
 
-        A cache evicts tails before heads, so what it holds of a chain is a beginning of it: searched by
-        halves, which a thousand replicas can afford.
-        """
-        mirror = self._mirrors.get(replica)
-        if mirror is None or not chain:
-            return 0
-        blocks, expected, now = mirror.blocks, mirror.expected, self._clock.monotonic()
-        low, high = 0, len(chain)
-        while low < high:
-            middle = (low + high) // 2
-            block = chain[middle]
-            if block in blocks or expected.get(block, 0.0) > now:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def num_cached(self, replica: str, chain: Sequence[int]) -> int:
+        return self.holders((replica,), chain).get(replica, 0)
 
     def forget(self, replica: str) -> None:
         self._mirrors.pop(replica, None)

@@ -1,6 +1,7 @@
 """What the router learns of a prompt before it chooses: its tokens and the chain of its blocks.
 
-Asked of the model's replicas, and only if there is a choice. Without an answer in time load alone decides.
+Asked of the model's replicas, and only if there is a choice and it may matter. Without an answer in time load
+alone decides.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from baton_common.prompt_tokens import ask_tokens
 from baton_contracts.handoffs import EngineWork
 from baton_contracts.tokens import TokensQuery, TokensReply
 from baton_inference_router.prefix_index import PrefixIndex, block_keys
-from baton_inference_router.scoring import Asked, Candidate
+from baton_inference_router.scoring import LEAST_CACHED_TOKENS, Asked, Candidate
 
+WORTH_READING_CHARACTERS = 2 * LEAST_CACHED_TOKENS
+"""Of a shorter prompt hardly any cache has as many tokens as count: about four characters are one, two at most
+where a script has many signs."""
 MAX_IDS_PASSED_ON = 262_144
 """Beside its text they must fit into one message: who has more is tokenised twice, or is over any context."""
 
@@ -32,10 +36,16 @@ class ReadPrompt:
         return Asked(self.num_tokens, self.work.adapter)
 
     def cached_tokens(self, index: PrefixIndex, candidates: list[Candidate]) -> dict[str, int]:
-        if not self.chain:
-            return {}
-        size = self.block_size
-        return {each.replica: index.num_cached(each.replica, self.chain) * size for each in candidates}
+        """Of those that have some of the prompt."""
+        holders = index.holders((each.replica for each in candidates), self.chain)
+        size, most = self.block_size, self.num_tokens
+        return {replica: min(most, blocks * size) for replica, blocks in holders.items()}
+
+
+def is_worth_reading(work: EngineWork) -> bool:
+    """A question costs a millisecond; what a cache could spare of a greeting counts for nothing."""
+    ids = len(work.prompt.token_ids) + len(work.resume_token_ids)
+    return ids >= LEAST_CACHED_TOKENS or work.prompt.num_characters >= WORTH_READING_CHARACTERS
 
 
 async def read_prompt(bus: Bus, request_id: str, work: EngineWork, seconds: float) -> ReadPrompt:

@@ -89,7 +89,7 @@ class _Row:
     """Monotonic seconds, from what it said when it was first heard as ready."""
     candidate: Candidate | None = None
     """Made before; None after every change."""
-    candidate_until: float = float("inf")
+    candidate_until: float = math.inf
     """Monotonic seconds; forever if time alone changes nothing in it."""
     _tokens: float = 0.0
     """Of prompts, that were not computed at `_tokens_at`."""
@@ -234,30 +234,14 @@ class ReplicaTable:
             self._on_lost(replica)
 
     def _candidate(self, row: _Row, now: float) -> Candidate:
-        beat = row.heartbeat
-        finished = beat.finished_requests_total
-        free_blocks = beat.kv_blocks_total - beat.kv_blocks_held
-        ramp, tokens = self._ramp(row, now), round(row.tokens_left(now))
-        stands_still = ramp >= 1 and not tokens and not row.running
-        row.candidate_until = float("inf") if stands_still else now + _FRESH_SECONDS
-        row.candidate = Candidate(
-            replica=beat.replica,
-            running=row.running,
-            waiting=row.waiting,
-            reserved=row.num_reserved,
-            ended=row.num_ended(now),
-            capacity=row.capacity,
-            waiting_tokens=tokens,
-            max_waiting_tokens=beat.max_waiting_tokens,
-            kv_usage=beat.kv_usage,
-            kv_free_tokens=free_blocks * _BLOCK_SIZE_TOKENS if beat.kv_blocks_total else None,
-            last_pick=row.last_pick,
-            tokens_per_second=beat.prefill_tokens_per_second,
-            answer_tokens=beat.generation_tokens_total / finished if finished else 0.0,
-            adapters=frozenset(beat.adapters),
-            ramp=ramp,
-        )
-        return row.candidate
+        """Made anew after a change; else only what time changes is."""
+        candidate = row.candidate = row.candidate or _candidate_of(row)
+        candidate.waiting_tokens = round(row.tokens_left(now))
+        candidate.ended = row.num_ended(now)
+        candidate.ramp = self._ramp(row, now)
+        stands_still = candidate.ramp >= 1 and not candidate.waiting_tokens and not row.running
+        row.candidate_until = math.inf if stands_still else now + _FRESH_SECONDS
+        return candidate
 
     def _ramp(self, row: _Row, now: float) -> float:
         return min(1.0, (now - row.ready_since) / self._ramp_seconds) if self._ramp_seconds else 1.0
@@ -266,3 +250,24 @@ class ReplicaTable:
 def _seconds_ready(beat: ReplicaHeartbeat) -> float:
     """By its own clock alone: ours may differ, and we may have heard it late or begun after it."""
     return max(0.0, beat.sent_at - beat.counting_since)
+
+
+def _candidate_of(row: _Row) -> Candidate:
+    """Without what changes with time alone."""
+    beat = row.heartbeat
+    finished = beat.finished_requests_total
+    free_blocks = beat.kv_blocks_total - beat.kv_blocks_held
+    return Candidate(
+        replica=beat.replica,
+        running=row.running,
+        waiting=row.waiting,
+        reserved=row.num_reserved,
+        capacity=row.capacity,
+        max_waiting_tokens=beat.max_waiting_tokens,
+        kv_usage=beat.kv_usage,
+        kv_free_tokens=free_blocks * _BLOCK_SIZE_TOKENS if beat.kv_blocks_total else None,
+        last_pick=row.last_pick,
+        tokens_per_second=beat.prefill_tokens_per_second,
+        answer_tokens=beat.generation_tokens_total / finished if finished else 0.0,
+        adapters=frozenset(beat.adapters),
+    )

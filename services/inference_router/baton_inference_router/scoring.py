@@ -34,9 +34,9 @@ ADAPTER_TOKENS = 4096
 NO_CACHE: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidate:
-    """One replica that is alive, ready and serves the model."""
+    """One replica that is alive, ready and serves the model, as it is at the moment of the choice."""
 
     replica: str
     running: int
@@ -67,7 +67,7 @@ class Candidate:
     """Kept: a choice among a thousand reads it some thousand times."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "load", self.running + self.waiting + self.reserved)
+        self.load = self.running + self.waiting + self.reserved
 
     @property
     def full(self) -> bool:
@@ -105,7 +105,7 @@ class Asked:
     adapter: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Choice:
     candidate: Candidate
     seconds: float
@@ -140,15 +140,15 @@ def ranked(
     taking = [candidate for candidate in candidates if candidate.takes(asked.prompt_tokens)]
     if not taking:
         return []
-    least = min(candidate.load for candidate in taking)
     usual = _usual(taking)
-    spared = [cached.get(candidate.replica, 0) for candidate in taking] if cached else [0] * len(taking)
-    longest = max(spared)
-    is_only = not longest or spared.count(longest) == 1
-    choices = [
-        _choice(each, asked, spares, gate.shuts(each.load, least, is_only_holder=is_only), usual)
-        for each, spares in zip(taking, spared, strict=True)
-    ]
+    least = min([candidate.load for candidate in taking])
+    of_holders = [cached[each.replica] for each in taking if each.replica in cached]
+    is_only = of_holders.count(max(of_holders, default=0)) == 1
+    choices = [_choice(each, asked, usual) for each in taking if each.replica not in cached]
+    for each in taking:
+        if each.replica in cached:
+            shut = gate.shuts(each.load, least, is_only_holder=is_only)
+            choices.append(_choice(each, asked, usual, cached[each.replica], gated=shut))
     return sorted(choices, key=_preference) if most is None else nsmallest(most, choices, key=_preference)
 
 
@@ -156,41 +156,55 @@ def ranked(
 class _Usual:
     """What those that could take it have in common."""
 
-    load: float
-    """Mean of those that are no newcomers."""
-    tokens_per_second: float
-    answer_tokens: float
+    load: float | None
+    """Mean of those that are no newcomers; None: all are, and none is held back for the others."""
+    speed: float
+    """Tokens of prompts a second; who is measured between the next two is as fast as that."""
+    slowest: float
+    fastest: float
+    request_tokens: float
+    """What a request still has to write, on average, in tokens of a prompt."""
 
 
 def _usual(taking: list[Candidate]) -> _Usual:
     settled = [each.load for each in taking if each.ramp >= 1]
     speeds = [each.tokens_per_second for each in taking if each.tokens_per_second]
     answers = [each.answer_tokens for each in taking if each.answer_tokens]
+    speed = geometric_mean(speeds) if speeds else UNMEASURED_TOKENS_PER_SECOND
     return _Usual(
-        load=fmean(settled) if settled else 0.0,
-        tokens_per_second=geometric_mean(speeds) if speeds else UNMEASURED_TOKENS_PER_SECOND,
-        answer_tokens=fmean(answers) if answers else UNMEASURED_ANSWER_TOKENS,
+        load=fmean(settled) if settled else None,
+        speed=speed,
+        slowest=speed / OTHER_MACHINE,
+        fastest=speed * OTHER_MACHINE,
+        request_tokens=(fmean(answers) if answers else UNMEASURED_ANSWER_TOKENS) / 2 * DECODE_COST,
     )
 
 
-def _choice(candidate: Candidate, asked: Asked, cached: int, gated: bool, usual: _Usual) -> Choice:
-    cached = min(cached, asked.prompt_tokens)
-    spares = cached >= LEAST_CACHED_TOKENS and cached >= LEAST_CACHED_SHARE * asked.prompt_tokens
-    own = asked.prompt_tokens - (cached if spares and not gated else 0)
+def _choice(
+    candidate: Candidate, asked: Asked, usual: _Usual, cached: int = 0, *, gated: bool = False
+) -> Choice:
+    own = asked.prompt_tokens
+    if cached and not gated and _is_worth_it(cached, own):
+        own = max(0, own - cached)
     if asked.adapter and asked.adapter not in candidate.adapters:
         own += ADAPTER_TOKENS
-    still_to_write = (candidate.load - candidate.ended) * usual.answer_tokens / 2 * DECODE_COST
-    tokens = candidate.waiting_tokens + still_to_write + OWN_WEIGHT * own
+    still_to_write = (candidate.load - candidate.ended) * usual.request_tokens
+    speed = candidate.tokens_per_second
+    if not speed or usual.slowest < speed < usual.fastest:
+        speed = usual.speed
+    seconds = (candidate.waiting_tokens + still_to_write + OWN_WEIGHT * own) / speed
     free = candidate.kv_free_tokens
     no_room = free is not None and asked.prompt_tokens - cached > free
-    too_new = candidate.ramp < 1 and candidate.load >= max(1.0, candidate.ramp * usual.load)
-    seconds = tokens / _rate(candidate, usual.tokens_per_second)
+    too_new = candidate.ramp < 1 and _has_its_share(candidate, usual)
     return Choice(candidate, seconds, cached, gated, no_room or too_new)
 
 
-def _rate(candidate: Candidate, usual: float) -> float:
-    own = candidate.tokens_per_second
-    return own if own and not usual / OTHER_MACHINE < own < usual * OTHER_MACHINE else usual
+def _has_its_share(candidate: Candidate, usual: _Usual) -> bool:
+    return usual.load is not None and candidate.load >= max(1.0, candidate.ramp * usual.load)
+
+
+def _is_worth_it(cached: int, prompt_tokens: int) -> bool:
+    return cached >= LEAST_CACHED_TOKENS and cached >= LEAST_CACHED_SHARE * prompt_tokens
 
 
 def _preference(choice: Choice) -> tuple[bool, float, int, float, int, str]:

@@ -29,6 +29,7 @@ from baton_inference_router.settings import Settings
 TOKENS = TokensReply(
     num_tokens=33, token_ids=tuple(range(33)), tokenizer="t", block_hashes=("a" * 64, "b" * 64)
 )
+LONG = "To be, or not to be, that is the question. " * 3
 Answer = Callable[[EngineHandoff], Ack | None]
 
 
@@ -92,7 +93,7 @@ async def router(**settings: Any) -> AsyncGenerator[tuple[MemoryBus, Replicas], 
         await node.stop()
 
 
-def handoff(seconds: float = 10.0, **fields: Any) -> RouteHandoff:
+def handoff(seconds: float = 10.0, text: str = LONG, **fields: Any) -> RouteHandoff:
     now = time.time()
     envelope = Envelope(
         request_id=new_request_id(),
@@ -103,7 +104,7 @@ def handoff(seconds: float = 10.0, **fields: Any) -> RouteHandoff:
         deadline=now + seconds,
         sent_at=now,
     )
-    prompt = Prompt(messages=(Message(role="user", parts=(Part(text="hi"),)),))
+    prompt = Prompt(messages=(Message(role="user", parts=(Part(text=text),)),))
     work = EngineWork(model="m", prompt=prompt)
     return RouteHandoff(envelope=envelope, work=work, gateway="g-1", guard="o-1", **fields)
 
@@ -286,6 +287,21 @@ async def test_without_a_choice_nobody_is_asked() -> None:
         await ask(bus)
 
     assert asked == []
+
+
+async def test_of_a_greeting_nobody_is_asked_but_of_what_it_has_grown_to() -> None:
+    async with router() as (bus, replicas):
+        asked = await answer_tokens(bus, TOKENS)
+        for name in ("r-1", "r-2"):
+            await replicas.add(name, takes(name))
+        await ask(bus, handoff(text="x" * 127))
+        assert asked == []
+        await ask(bus, handoff(text="x" * 128))
+        resumed = handoff(text="hi")
+        work = resumed.work.model_copy(update={"resume_token_ids": tuple(range(64))})
+        await ask(bus, resumed.model_copy(update={"work": work}))
+
+    assert len(asked) == 2
 
 
 async def test_no_answer_or_an_error_means_that_load_decides() -> None:

@@ -181,6 +181,8 @@ def test_a_newcomer_gets_its_share_of_the_load_and_grows() -> None:
 
 def test_newcomers_alone_hold_nobody_back() -> None:
     assert names(candidate("a", running=5, ramp=0.1), candidate("b", running=3, ramp=0.1)) == ["b", "a"]
+    both = [candidate("warm", running=1, ramp=0.1), candidate("idle", ramp=0.1)]
+    assert [each.replica for each in ranked(both, Asked(1000), {"warm": 960})] == ["warm", "idle"]
 
 
 def test_one_without_memory_for_the_prompt_comes_after_those_that_have_it() -> None:
