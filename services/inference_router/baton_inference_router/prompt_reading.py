@@ -16,8 +16,8 @@ from baton_inference_router.prefix_index import PrefixIndex, block_keys
 from baton_inference_router.scoring import LEAST_CACHED_TOKENS, Asked, Candidate
 
 WORTH_READING_CHARACTERS = 2 * LEAST_CACHED_TOKENS
-"""Of a shorter prompt hardly any cache has as many tokens as count: about four characters are one, two at most
-where a script has many signs."""
+"""A shorter prompt has hardly as many tokens as count: four characters are about one, or one or two where a
+script has many signs."""
 MAX_IDS_PASSED_ON = 262_144
 """Beside its text they must fit into one message: who has more is tokenised twice, or is over any context."""
 
