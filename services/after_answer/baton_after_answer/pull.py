@@ -20,7 +20,7 @@ from baton_common.jetstream import API, nanoseconds
 
 _EXPIRES_SECONDS = 2.0
 _PATIENCE_SECONDS = 1.0
-"""Beyond the pull's own end: then the server has forgotten it (a reconnect, a restart)."""
+"""Beyond the pull's own end: then the server has forgotten it."""
 _PAUSE_SECONDS = 0.2
 """Between pulls that the server ends at once: the stream is missing or moving."""
 
@@ -76,6 +76,7 @@ class PullInbox:
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
+        self._bus.when_back(self._ask_anew)
         self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
 
     async def next_batch(self) -> list[Delivery]:
@@ -129,6 +130,11 @@ class PullInbox:
             self._owed = 0
         else:
             self._owed = self.batch
+
+    def _ask_anew(self) -> None:
+        """The server forgot the pull when the connection was lost: its silence need not be waited for."""
+        self._owed = 0
+        self._news.set()
 
     def _on_message(self, message: BusMessage) -> None:
         if message.reply.startswith("$JS.ACK."):
