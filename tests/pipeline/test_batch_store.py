@@ -140,7 +140,7 @@ async def test_a_leader_that_was_replaced_finds_out(bus: NatsBus, store: Offline
     while taken is None:
         _, revision = await store.leader()
         taken = await store.take_lead("edge_api-usurper", revision)
-    await asyncio.wait_for(keeping, 5)
+    await asyncio.wait_for(keeping, 20)
     await leading.give_up()
     assert (await store.leader())[0] == "edge_api-usurper"
     await store.give_up_lead((await store.leader())[1])

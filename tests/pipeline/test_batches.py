@@ -100,7 +100,7 @@ async def test_never_ahead_of_a_person(edge: RunningEdge, client: httpx.AsyncCli
             "num_running": 1,
             "num_waiting": 1,
         }  # somebody came, and the line has the only seat
-        await asyncio.wait_for(edge.relay.turns[1].cancelled.wait(), 5)
+        await asyncio.wait_for(edge.relay.turns[1].cancelled.wait(), 20)
         edge.relay.script = hello
         assert (await client.post("/v1/chat/completions", json=QUESTION)).status_code == 200
         assert len(edge.relay.turns) == 3

@@ -28,7 +28,7 @@ async def test_the_edge_reads_replaces_and_watches(relay_nats: RestrictedNats) -
         assert await bucket.read("use.key.k1") == (b"one", revision)
         with pytest.raises(Conflict):
             await bucket.replace("use.key.k1", b"two", revision + 7)
-        await asyncio.wait_for(rules.first_sync.wait(), 5)
+        await asyncio.wait_for(rules.first_sync.wait(), 20)
         store = await open_bucket(bus.jetstream, BUCKET_LIMITS)
         await store.put(rule_entry("model.m"), LimitRule(concurrent=1).encode())
     finally:

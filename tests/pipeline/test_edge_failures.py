@@ -63,7 +63,7 @@ async def test_a_client_that_leaves_before_the_first_token_cancels(
         writer.write(raw_request(body))
         await edge.watches.begun(edge.relay.instance)  # it is handed on
         writer.close()
-        cancel = await asyncio.wait_for(edge.relay.cancels.get(), 5)
+        cancel = await asyncio.wait_for(edge.relay.cancels.get(), 20)
         assert cancel.reason == "client_disconnected"
         assert cancel.request_id == edge.relay.turns[0].request_id
         assert cancel.attempt is None
@@ -79,7 +79,7 @@ async def test_a_client_that_leaves_in_the_stream_cancels_and_the_half_answer_is
         writer.write(raw_request(STREAM | {"conversation_id": "c1"}))
         await reader.readuntil(b"Once upon")
         writer.close()
-        cancel = await asyncio.wait_for(edge.relay.cancels.get(), 5)
+        cancel = await asyncio.wait_for(edge.relay.cancels.get(), 20)
         assert cancel.reason == "client_disconnected"
         spans = await edge.relay.spans()
         stream = next(span for span in spans if span["name"] == "stream")
@@ -88,7 +88,7 @@ async def test_a_client_that_leaves_in_the_stream_cancels_and_the_half_answer_is
         assert stream["attributes"]["chunks"] == 1
         assert stream["attributes"]["completion_tokens"] == 2
         assert stream["attributes"]["finish_reason"] == "cancelled"
-        record = ConversationRecord.decode(edge.relay.records["conversation"][0])
+        record = ConversationRecord.decode(await edge.relay.record("conversation"))
         assert (record.answer, record.cut_short, record.conversation_id) == ("Once upon", True, "c1")
 
 
@@ -104,7 +104,7 @@ async def test_a_cancel_that_nobody_answers_is_said_again(nats_url: str) -> None
         await reader.readuntil(b"Once upon")
         writer.close()
         for _ in range(3):
-            await asyncio.wait_for(edge.relay.cancels.get(), 5)
+            await asyncio.wait_for(edge.relay.cancels.get(), 20)
         spans = await edge.relay.spans()
         assert edge.relay.cancels.empty()
         assert "blocks_freed" not in next(s for s in spans if s["name"] == "stream")["attributes"]
@@ -203,7 +203,7 @@ async def test_silence_of_the_relay_is_504_and_cancels(nats_url: str) -> None:
     async with running_edge(nats_url, wait_forever, idle_timeout=0.1) as edge, http(edge) as client:
         response = await client.post(CHAT, json=QUESTION)
         assert (response.status_code, error_of(response)["code"]) == (504, "idle_timeout")
-        assert (await asyncio.wait_for(edge.relay.cancels.get(), 5)).reason == "deadline"
+        assert (await asyncio.wait_for(edge.relay.cancels.get(), 20)).reason == "deadline"
 
 
 async def test_the_deadline_is_504_and_cancels(nats_url: str) -> None:
@@ -212,7 +212,7 @@ async def test_the_deadline_is_504_and_cancels(nats_url: str) -> None:
         assert (response.status_code, error_of(response)["code"]) == (504, "deadline_exceeded")
         envelope = edge.relay.turns[0].handoff.envelope
         assert envelope.deadline - envelope.sent_at == pytest.approx(0.2, abs=0.05)
-        assert (await asyncio.wait_for(edge.relay.cancels.get(), 5)).reason == "deadline"
+        assert (await asyncio.wait_for(edge.relay.cancels.get(), 20)).reason == "deadline"
 
 
 async def test_a_prompt_builder_that_never_acknowledges_is_503_and_cancelled(nats_url: str) -> None:
@@ -222,7 +222,7 @@ async def test_a_prompt_builder_that_never_acknowledges_is_503_and_cancelled(nat
         response = await client.post(CHAT, json=QUESTION)
         assert (response.status_code, error_of(response)["code"]) == (503, "stop_unresponsive")
         assert response.headers["x-baton-stop"] == "prompt_builder"
-        assert (await asyncio.wait_for(edge.relay.cancels.get(), 5)).reason == "lease_lost"
+        assert (await asyncio.wait_for(edge.relay.cancels.get(), 20)).reason == "lease_lost"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ async def test_a_body_that_stops_arriving_is_refused(nats_url: str) -> None:
     async with running_edge(nats_url, body_timeout=0.15) as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(head(f"content-length: 100\r\nauthorization: Bearer {KEY}") + b'{"model"')
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 20)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"did not arrive within" in answer
         assert edge.node.num_held == 0
@@ -333,7 +333,7 @@ async def test_headers_that_stop_arriving_end_the_connection(nats_url: str) -> N
     async with running_edge(nats_url, header_timeout=0.1) as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-a: ")
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 20)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b'"code":"invalid_request"' in answer
         writer.close()
@@ -344,7 +344,7 @@ async def test_endless_headers_end_the_connection(nats_url: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(b"GET /healthz HTTP/1.1\r\n" + b"x-a: " + b"y" * 200_000)
         with contextlib.suppress(ConnectionResetError):  # what was still on its way makes the close a reset
-            assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 400 ")
+            assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 400 ")
         writer.close()
 
 
@@ -352,7 +352,7 @@ async def test_what_is_not_http_gets_the_error_object(nats_url: str) -> None:
     async with running_edge(nats_url) as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 20)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"x-request-id: " in answer
         assert set(json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]) == {
@@ -506,6 +506,6 @@ async def test_a_fault_of_the_edge_itself_ends_the_work_for_it(
     async with running_edge(nats_url, begin_and_wait) as edge, http(edge) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             await client.post(CHAT, json=STREAM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await edge.relay.turns[0].cancelled.wait()
         await edge.finished()

@@ -197,7 +197,7 @@ async def test_calls_reach_the_client_and_the_whole_ones_the_conversation(
             calls = answer.choices[0].message.tool_calls or []
             assert [each.id for each in calls] == ["call_a", "call_b"]
             assert answer.choices[0].message.content is None
-        [stored] = edge.relay.records["conversation"]
+        stored = await edge.relay.record("conversation")
     record = ConversationRecord.decode(stored)
     assert record.tool_calls == (ToolCall(call_id="call_a", name="add", arguments='{"a": 1}'),)
     assert (record.answer, record.finish_reason) == ("", "length")

@@ -47,7 +47,7 @@ async def test_the_edge_needs_only_its_own_rights(tmp_path: Path) -> None:
                 answer = await client.post("/v1/chat/completions", json=QUESTION)
             assert answer.status_code == 200
             assert {span["stop"] for span in await relay.spans()} == {1, 2, 9}
-            assert len(relay.records["conversation"]) == 1
+            assert await relay.record("conversation")
             assert await edge.terminate() == 0
             assert not [line for line in edge.lines if "ermission" in line or "ERROR" in line]
         await relay.stop()

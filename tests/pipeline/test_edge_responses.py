@@ -416,7 +416,7 @@ async def test_a_conversation_of_ours_goes_on(edge: RunningEdge, http: httpx.Asy
     assert response["conversation"] == {"id": "talk-1"}
     handoff = edge.relay.turns[-1].handoff
     assert (handoff.envelope.conversation_id, handoff.chat.continue_conversation) == ("talk-1", True)
-    record = ConversationRecord.decode(edge.relay.records["conversation"][0])
+    record = ConversationRecord.decode(await edge.relay.record("conversation"))
     assert [(said.role, said.content) for said in record.asked] == [("user", "Hello?")]
     turns = (await http.get("/v1/conversations/talk-1")).json()["turns"]
     assert [turn["answer"] for turn in turns] == ["Hello ☃!"]

@@ -24,7 +24,7 @@ async def heard_by_all(bus: NatsBus, generated: int) -> ReplicaHeartbeat:
         subjects.REPLICA_ALL, lambda message: beats.put_nowait(ReplicaHeartbeat.decode(message.payload))
     )
     counted: list[ReplicaHeartbeat] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(counted) < 2:
             beat = await beats.get()
             counted += [beat] if beat.generation_tokens_total >= generated else []

@@ -38,7 +38,7 @@ async def test_a_router_hears_what_a_replica_caches_and_a_late_one_asks(
     await router.subscribe(
         subjects.REPLICA_ALL, lambda message: beats.put_nowait(ReplicaHeartbeat.decode(message.payload))
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         beat = await beats.get()
     last = late.messages[-1]
     assert (beat.kv_epoch, beat.kv_next_seq) == (last.epoch, last.seq + 1)

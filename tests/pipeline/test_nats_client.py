@@ -144,7 +144,7 @@ async def test_a_bus_that_is_lost_while_one_subscribes_is_a_bus_error(
 
 async def test_what_is_too_large_to_be_stored_is_told_at_once(tmp_path: Path) -> None:
     with running_nats_server(tmp_path) as url:
-        async with connected(url) as bus, asyncio.timeout(5):
+        async with connected(url) as bus, asyncio.timeout(20):
             await bus.jetstream.add_stream(name="KEPT", subjects=["kept"])
             with pytest.raises(MessageTooLarge, match=r"kept: .*larger than the bus takes"):
                 await bus.publish_durable("kept", bytes(2_000_000), message_id="1", timeout=60)

@@ -23,7 +23,7 @@ async def test_forty_tokens_then_it_failed_and_the_forty_are_kept(nats_url: str)
     ):
         answer = await client.post("/v1/responses", json=ASKED | {"stream": True})
         spans = await edge.relay.spans()
-        record = ResponseRecord.decode(edge.relay.records["response"][0])
+        record = ResponseRecord.decode(await edge.relay.record("response"))
     events = events_of(answer.text)
     deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
     assert "".join(deltas) == FORTY

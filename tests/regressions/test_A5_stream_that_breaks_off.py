@@ -18,7 +18,7 @@ async def test_forty_tokens_then_an_error_event(nats_url: str) -> None:
     ):
         response = await client.post("/v1/chat/completions", json=QUESTION | {"stream": True})
         spans = await edge.relay.spans()
-        record = ConversationRecord.decode(edge.relay.records["conversation"][0])
+        record = ConversationRecord.decode(await edge.relay.record("conversation"))
     *chunks, last = [json.loads(event[6:]) for event in response.text.split("\n\n") if event]
     assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == FORTY
     assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)

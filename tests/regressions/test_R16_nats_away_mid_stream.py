@@ -47,7 +47,7 @@ async def test_what_was_sent_in_between_comes_after_all(tmp_path: Path) -> None:
                 await connections.found()
                 back.set()
                 texts += [line async for line in lines if line]
-            record = ConversationRecord.decode(edge.relay.records["conversation"][0])
+            record = ConversationRecord.decode(await edge.relay.record("conversation"))
     assert texts[-1] == "data: [DONE]"
     chunks = [json.loads(line.removeprefix("data: ")) for line in texts[:-1]]
     contents = [chunk["choices"][0]["delta"].get("content") for chunk in chunks]

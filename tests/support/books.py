@@ -29,7 +29,7 @@ async def running_books(nats_url: str, home: Path) -> AsyncGenerator[Path, None]
     node = Node(bus, "after_answer")
     try:
         await node.start()
-        async with wire(Settings(home=home))(node, bus):
+        async with wire(Settings(home=home, books_barrier_seconds=5.0))(node, bus):
             await node.become_ready()
             yield home / "books.sqlite"
             await node.drain(2)

@@ -26,6 +26,7 @@ from baton_edge_api.server import listen
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.wiring import wire
 from tests.support.books import make_after_stream
+from tests.support.waiting import eventually
 
 KEY = "sk-test-key-0001"
 QUESTION: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": "Hello?"}]}
@@ -146,14 +147,20 @@ class FakeRelay:
 
     async def took(self, count: int = 1) -> None:
         """Returns when so many requests have come in all."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.turns) < count:
                 self._turn_came.clear()
                 await self._turn_came.wait()
 
+    async def record(self, kind: str) -> bytes:
+        """The only one of its kind: what the edge has stored comes over a connection of its own."""
+        await eventually(lambda: kind in self.records)
+        (record,) = self.records[kind]
+        return record
+
     async def idle(self) -> None:
         """Returns when no script plays."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while self._tasks:
                 await asyncio.wait(set(self._tasks))
 
@@ -164,7 +171,7 @@ class FakeRelay:
 
     async def spans(self) -> list[dict[str, Any]]:
         """Of the next request that is over."""
-        batch = json.loads(await asyncio.wait_for(self.traces.get(), 5))
+        batch = json.loads(await asyncio.wait_for(self.traces.get(), 20))
         return sorted(batch["spans"], key=lambda span: span["start"])
 
     def release(self) -> None:
@@ -193,7 +200,7 @@ class Watches:
         return self._watch(instance, on_lost, on_closed)
 
     async def begun(self, instance: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not ((peer := self._board._peers.get(instance)) and peer.watchers):
                 self._changed.clear()
                 await self._changed.wait()
@@ -215,7 +222,7 @@ class RunningEdge:
 
     async def finished(self) -> None:
         """Returns when it holds no request."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             for inbox in self.node._actors:
                 await inbox.finished()
 
@@ -230,6 +237,7 @@ async def running_edge(
         "port": 0,
         "dev_key": KEY,
         "max_handoff_bytes": 1_000_000,
+        "record_seconds": 5.0,
     } | settings
     edge_settings = EdgeSettings(**values)
     relay = FakeRelay(await NatsBus.connect(nats_url, name="relay"), script)

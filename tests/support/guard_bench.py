@@ -94,7 +94,7 @@ class Answer:
         await stream.send(self.end(reason))
 
     async def next(self) -> AnyFrame:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self.queue.get()
 
     async def received(self) -> list[AnyFrame]:

@@ -29,7 +29,7 @@ class KvMirror:
         return KvAskReply.decode(await self._bus.request(subjects.kv_ask(self._replica), payload, timeout=5))
 
     async def until(self, holds: Callable[[KvMirror], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not holds(self):
                 self._changed.clear()
                 await self._changed.wait()

@@ -328,7 +328,7 @@ class _Arriving(PullInbox):
 async def _commits(desk: Desk, inbox: PullInbox) -> list[str]:
     consumer = await desk.build()
     consumer._inbox = inbox  # pyright: ignore[reportPrivateUsage]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await consumer.run()
     return [event for event in desk.events if event.startswith("commit")]
 

@@ -53,7 +53,7 @@ async def test_what_fails_is_started_again_and_a_bus_that_is_away_is_no_fault(
 
     await node.start()
     node.supervise("a watch", run)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await runs.wait()
     away, fault = [record for record in caplog.records if "a watch" in record.message]
     assert (away.levelname, away.exc_info) == ("WARNING", None)

@@ -84,7 +84,7 @@ async def test_one_that_comes_once_the_drain_has_begun_is_for_another_edge() -> 
     await asyncio.sleep(0)
     await runner.stop_taking()
     await accepting
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await runner.finished()
     assert [one.owner for one in store.entries.values()] == [""]
 

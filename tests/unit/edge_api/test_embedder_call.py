@@ -47,7 +47,7 @@ async def test_another_one_is_asked_when_the_one_that_had_it_is_lost(bus: Memory
         has_it, other = (first, second) if first.queries else (second, first)
         other.may_answer.set()
         await has_it.node.stop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             reply = await asking
     assert reply.vectors == (direction(3),)
     assert (len(first.queries), len(second.queries)) == (1, 1)

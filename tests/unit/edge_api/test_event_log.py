@@ -41,7 +41,7 @@ def a_log(bucket: Bucket, *, max_piece_bytes: int = 10_000) -> tuple[EventLog, l
 
 async def written(log: EventLog) -> None:
     log.end()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await log.write()
 
 

@@ -111,7 +111,7 @@ class Bench:
 
     async def rest(self) -> list[Data | End]:
         found: list[Data | End] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not found or isinstance(found[-1], Data):
                 found.append(await self.several.next())
         return found

@@ -94,7 +94,7 @@ async def test_what_can_wait_is_written_before_the_edge_leaves() -> None:
     grant, done = one.reserve(Wish(10, 90))
     await done
     one.settle(grant, Use(tokens=15), can_wait=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await one.lane.settled()
     assert (bucket.state(PARTY).tokens, one.lane.is_idle) == (15, True)
 
@@ -104,7 +104,7 @@ async def test_what_can_wait_goes_by_itself_where_no_request_comes() -> None:
     one = edge(bucket, LimitRule(tokens_per_minute=1000))
     grant, done = one.reserve(Wish(10, 90))
     await done
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await one.settle(grant, Use(tokens=15), can_wait=True)
     assert bucket.state(PARTY).tokens == 15
 

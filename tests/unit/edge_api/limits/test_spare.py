@@ -122,7 +122,7 @@ async def test_what_nobody_asks_for_goes_back_and_the_names_are_put_down(
     monkeypatch.setattr(lane_module, "PATIENCE_SECONDS", 0.01)
     edge = Edge(MemoryBucket())
     grants = await edge.take_many(5)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await edge.lane.settled()
     stored = edge.bucket.state(PARTY)
     assert (stored.requests, stored.tokens, stored.seats) == (5, 150, 5)
