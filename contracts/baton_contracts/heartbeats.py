@@ -28,7 +28,7 @@ class EmbeddingModel(WireModel):
 
     name: str = Field(max_length=128)
     dimensions: int = Field(ge=1)
-    max_tokens: int = Field(ge=1, description="Longer texts are cut.")
+    max_tokens: int = Field(ge=1, description="Longer texts are cut, or refused if asked for whole.")
 
 
 class Lease(WireModel):

@@ -83,6 +83,7 @@ class TraceSummary(HttpModel):
     completion_tokens: int | None
     cost_usd: str | None = Field(description="Decimal, of all attempts together.")
     finish_reason: str | None
+    cache: Literal["exact", "semantic"] | None = Field(description="Which kind of cache the answer is from.")
     error: str | None = Field(description="Code of the error, or why it was cancelled.")
     error_stop: str | None = Field(description="The service that gave up.")
     stops: list[int]
@@ -96,8 +97,8 @@ class ListedTrace(HttpModel):
 
 
 class TraceList(HttpModel):
-    """The newest first. Each page looks back so far: it may be empty and yet have a next one. A trace whose
-    reports lie on both sides of a border may be on both pages."""
+    """The newest first, each trace on one page. Each page looks back so far: it may be empty and yet have a
+    next one."""
 
     object: Literal["list"]
     data: list[ListedTrace]

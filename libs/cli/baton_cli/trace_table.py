@@ -19,6 +19,9 @@ Traced = Mapping[str, Any]
 """`request_id` and `summary`, as /v1/traces has them."""
 _BEFORE_THE_ANSWER = range(2, 8)
 """Stops whose time a request waits for one after another; the later ones are open while it streams."""
+DISPENSABLE = ("TPOT", "Tokens", "Most time in", "Model", "TTFT")
+DISPENSABLE_OF_MODELS = ("Most time in (mean)", "TPOT p95", "TPOT p50", "TTFT p95", "Total p95")
+"""Heads of what a narrow terminal goes without, first ones first."""
 _FIGURES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "total_ms": "Total"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from baton_cli.trace_table import status_text
 from baton_cli.trace_view import SpanView, TraceView
 from baton_contracts.spans import STOPS
 
@@ -68,7 +69,8 @@ def totals(trace: TraceView) -> str:
         _plain("model", summary.get("model")),
         _plain("on", summary.get("replica")),
         _plain("finish", summary.get("finish_reason")),
-        _plain("status", summary.get("status")),
+        _plain("from the cache,", summary.get("cache")),
+        _plain("status", status_text(summary) if summary.get("status") else None),
     ]
     return " · ".join(part for part in parts if part)
 

@@ -67,19 +67,22 @@ class Archive:
         self._bus = bus
         self._monotonic = monotonic
 
-    async def batches_of(self, request_id: str) -> list[SpanBatch]:
-        """All that was reported on a request, in the order of arrival. Raises RequestFailed."""
+    async def batches_of(self, request_id: str, first_seq: int = 1) -> list[SpanBatch]:
+        """All that was reported on a request, in the order of arrival; from message `first_seq` of the stream
+        on. Raises RequestFailed."""
         until = self._monotonic() + _READ_SECONDS
-        payloads = await self._read(subjects.trace(request_id), 1, MAX_BATCHES_OF_TRACE, until)
+        payloads = await self._read(subjects.trace(request_id), first_seq, MAX_BATCHES_OF_TRACE, until)
         return await _decode(payloads)
 
-    async def batches_of_all(self, request_ids: Iterable[str]) -> list[tuple[str, list[SpanBatch]]]:
+    async def batches_of_all(
+        self, request_ids: Iterable[str], first_seq: int = 1
+    ) -> list[tuple[str, list[SpanBatch]]]:
         """In their order. Raises what `batches_of` does."""
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def read(request_id: str) -> tuple[str, list[SpanBatch]]:
             async with gate:
-                return request_id, await self.batches_of(request_id)
+                return request_id, await self.batches_of(request_id, first_seq)
 
         return await asyncio.gather(*map(read, request_ids))
 
@@ -102,8 +105,22 @@ class Archive:
                 break
             behind = await _search(payloads, first, tenant_id, asked, found)
             if behind == first and _ended(payloads) < asked.since:
-                return Newest(tuple(found), None)
+                behind = oldest
+        if asked.before:
+            for request_id in await self._listed_before(found, tenant_id, asked, asked.before):
+                del found[request_id]
         return Newest(tuple(found), behind if behind > oldest else None)
+
+    async def _listed_before(
+        self, request_ids: Iterable[str], tenant_id: str, asked: ListAsked, end: int
+    ) -> list[str]:
+        """Those that a page before this one has: it was reported on them from message `end` on as well."""
+
+        def tells(batch: SpanBatch) -> bool:
+            return batch.tenant_id == tenant_id and _is_asked(batch, asked)
+
+        told = await self.batches_of_all(request_ids, end)
+        return [request_id for request_id, batches in told if any(map(tells, batches))]
 
     async def _read(self, subject: str, first_seq: int, limit: int, until: float) -> list[bytes]:
         """Raises RequestFailed if all of it did not come until then."""

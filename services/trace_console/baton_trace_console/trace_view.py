@@ -74,6 +74,7 @@ def _summary(spans: Sequence[Span], now: float, by_stop: Mapping[int, Sequence[I
         "completion_tokens": _attribute(spans, "completion_tokens", (7, 9, 10, 5)),
         "cost_usd": _cost(spans),
         "finish_reason": _attribute(spans, "finish_reason", (9, 8, 7)),
+        "cache": _attribute(spans, "cache_layer", (_GATEWAY,)),
         "error": _attribute(spans, "error", _EDGE) or _attribute(spans, "reason", _EDGE),
         "error_stop": _error_stop(spans),
         "stops": sorted({span.stop for span in spans}),

@@ -134,6 +134,21 @@ def test_unknown_figures_are_left_out() -> None:
     assert totals(trace) == "total 0.0 ms"
 
 
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        (
+            {"status": "error", "error": "queue_full", "error_stop": "inference_router"},
+            "total 0.0 ms · status error: queue_full at inference_router",
+        ),
+        ({"status": "running"}, "total 0.0 ms · status running"),
+        ({"status": "ok", "cache": "exact"}, "total 0.0 ms · from the cache, exact · status ok"),
+    ],
+)
+def test_totals_say_what_became_of_it(summary: dict[str, Any], told: str) -> None:
+    assert totals(parse_trace({"request_id": RID, "summary": summary, "spans": []})) == told
+
+
 @pytest.mark.parametrize("body", [{}, {"request_id": RID}, {"request_id": RID, "spans": [{"stop": "x"}]}])
 def test_what_is_no_trace_is_said(body: dict[str, Any]) -> None:
     with pytest.raises(CliError, match="not a trace"):

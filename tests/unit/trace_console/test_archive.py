@@ -7,6 +7,7 @@ import json
 import pytest
 
 from baton_common.errors import RequestFailed
+from baton_contracts import subjects
 from baton_trace_console.archive import MAX_PAGES, PAGE_MESSAGES, Archive
 from baton_trace_console.list_question import ListAsked
 from tests.support.traces import make_batch, make_span
@@ -23,6 +24,7 @@ class FakeStream:
         self._tenants = tenants
         self.now = 0.0
         self.asked: list[tuple[int, int]] = []
+        self.instead: dict[int, bytes] = {}
 
     def archive(self) -> Archive:
         return Archive(self, lambda: self.now)  # type: ignore[arg-type]
@@ -35,14 +37,22 @@ class FakeStream:
     async def request_many(self, subject: str, payload: bytes, *, timeout: float, enough: int) -> list[bytes]:
         asked = json.loads(payload)
         first, count = asked["seq"], asked["batch"]
+        if asked["next_by_subj"] != subjects.TRACE_ALL:
+            return self._of_trace(int(asked["next_by_subj"].rpartition(".")[2], 16) - 1, first)
         self.asked.append((first, count))
         self.now += self._page_seconds
         if self._page_seconds > timeout:
             return []
         return [self._message(seq) for seq in range(first, min(first + count, self._num_messages + 1))]
 
+    def _of_trace(self, trace: int, first: int) -> list[bytes]:
+        numbers = range(max(first, 3 * trace + 1), min(3 * trace + 3, self._num_messages) + 1)
+        return [self._message(seq) for seq in numbers]
+
     def _message(self, seq: int) -> bytes:
         """A trace begins at an even second of its own; every tenth one failed, as its third batch says."""
+        if seq in self.instead:
+            return self.instead[seq]
         trace = (seq - 1) // 3
         tenant = self._tenants[trace % len(self._tenants)]
         status = "error" if trace % 10 == 9 and seq % 3 == 0 else "ok"
@@ -64,7 +74,7 @@ async def test_as_many_pages_are_read_as_are_needed() -> None:
 
 
 async def test_the_next_page_goes_on_where_the_last_one_ended() -> None:
-    """No trace is left out; one on a border may come twice."""
+    """Each trace comes once, also one whose reports lie on both sides of a border."""
     archive, before = FakeStream(1000).archive(), None
     listed: list[str] = []
     while True:
@@ -73,8 +83,18 @@ async def test_the_next_page_goes_on_where_the_last_one_ended() -> None:
         before = newest.next_page
         if before is None:
             break
-    assert list(dict.fromkeys(listed)) == [rid(trace) for trace in range(333, -1, -1)]
-    assert len(listed) <= 334 + 3
+    assert listed == [rid(trace) for trace in range(333, -1, -1)]
+
+
+async def test_what_was_reported_of_another_time_puts_a_trace_on_no_page_before() -> None:
+    """Trace 50 is messages 151 to 153: a page that ends before 152 has it if nobody asked for the others."""
+    stream = FakeStream(300)
+    asked = ListAsked(limit=100, before=152)
+    assert rid(50) not in (await stream.archive().newest_of("acme", asked)).request_ids
+    late = make_batch(rid(50), make_span(10, 500.0, 500.5)).encode()
+    stream.instead = {152: late, 153: late}
+    of_then = ListAsked(limit=100, before=152, until=400.0)
+    assert (await stream.archive().newest_of("acme", of_then)).request_ids[0] == rid(50)
 
 
 async def test_among_many_others_one_question_looks_back_only_so_far() -> None:

@@ -142,6 +142,7 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "completion_tokens": 7,
         "cost_usd": None,
         "finish_reason": "stop",
+        "cache": None,
         "error": None,
         "error_stop": None,
         "stops": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
@@ -162,6 +163,13 @@ def test_a_whole_trace_has_the_shape_that_clients_rely_on() -> None:
         "attributes": {},
     }
     assert trace["gaps"] == []
+
+
+def test_an_answer_from_the_cache_is_told_as_such() -> None:
+    spans = whole_relay(T0)
+    spans[4] = spans[4].model_copy(update={"attributes": {"cache": "hit", "cache_layer": "semantic"}})
+    del spans[5:7]
+    assert trace_object(RID, spans, now=T0 + 60)["summary"]["cache"] == "semantic"
 
 
 def test_a_trace_tells_where_its_gaps_are() -> None:

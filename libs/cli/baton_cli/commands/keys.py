@@ -14,7 +14,7 @@ from baton_cli.errors import CliError
 from baton_cli.keys import DEV_TENANT, KeyBook
 from baton_cli.limits import LimitBook, Options, rule_text, use_text
 from baton_cli.operator_books import with_books
-from baton_cli.terminal import console
+from baton_cli.terminal import console, show_table
 from baton_contracts.keys import KeyEntry
 from baton_contracts.limits import AccountState, LimitRule, key_party
 
@@ -75,7 +75,7 @@ def list_keys() -> None:
             limits,
             use_text(entry.limits, state, now),
         )
-    console.print(table)
+    show_table(table, ("Created", "Tenant", "Team"))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from baton_cli.home import Home
 from baton_cli.keys import DEV_TENANT, KeyBook
 from baton_cli.limits import LimitBook, Options, rule_text, use_text
 from baton_cli.operator_books import with_books
-from baton_cli.terminal import console
+from baton_cli.terminal import console, show_table
 from baton_common.catalog import catalog_or_exit
 from baton_common.money import dollars
 from baton_contracts.identifiers import name_of_token
@@ -56,7 +56,7 @@ def list_limits() -> None:
     table = Table("Of", "Limits", "Used", box=None, header_style="bold")
     for party, rule, state in with_books(read):
         table.add_row(_shown(party), rule_text(rule), use_text(rule, state, time.time()))
-    console.print(table)
+    show_table(table)
 
 
 @app.command()

@@ -16,8 +16,8 @@ from baton_cli.operator_books import operator_of
 from baton_cli.operator_bus import Operator, operator_bus
 from baton_cli.replica_beats import replica_beats
 from baton_cli.since import SINCE_HELP, moment_of
-from baton_cli.terminal import KeyOption, UrlOption, complaints, console
-from baton_cli.trace_table import by_model, models_table, replicas_table
+from baton_cli.terminal import KeyOption, UrlOption, complaints, console, show_table
+from baton_cli.trace_table import DISPENSABLE_OF_MODELS, by_model, models_table, replicas_table
 from baton_contracts.heartbeats import ReplicaHeartbeat
 
 _NEWEST = 1000
@@ -41,10 +41,13 @@ def top(
         replicas = [beat.model_dump(mode="json") for beat in beats]
         console.print_json(json.dumps({"models": models, "replicas": replicas}))
         return
-    console.print(models_table(models) if models else f"No request since {since}.")
+    if models:
+        show_table(models_table(models), DISPENSABLE_OF_MODELS)
+    else:
+        console.print(f"No request since {since}.")
     if beats:
         console.print()
-        console.print(replicas_table(beats))
+        show_table(replicas_table(beats))
 
 
 def _replicas() -> list[ReplicaHeartbeat]:

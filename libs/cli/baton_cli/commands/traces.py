@@ -10,8 +10,8 @@ import typer
 
 from baton_cli.edge_client import connect
 from baton_cli.since import SINCE_HELP, UNTIL_HELP, moment_of
-from baton_cli.terminal import KeyOption, UrlOption, console
-from baton_cli.trace_table import traces_table
+from baton_cli.terminal import KeyOption, UrlOption, console, show_table
+from baton_cli.trace_table import DISPENSABLE, traces_table
 
 _SLOWEST_OF = 1000
 """So many of the newest are compared."""
@@ -45,6 +45,6 @@ def traces(
     if as_json:
         console.print_json(json.dumps({"object": "list", "data": found}))
     elif found:
-        console.print(traces_table(found))
+        show_table(traces_table(found), DISPENSABLE)
     else:
         console.print("None.")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from baton_cli.edge_client import connect
 from baton_cli.since import SINCE_HELP, UNTIL_HELP, moment_of
-from baton_cli.terminal import KeyOption, UrlOption, console, printable
+from baton_cli.terminal import KeyOption, UrlOption, console, printable, show_table
 
 _HEADS = {"key_id": "Key", "team": "Team", "model": "Model", "day": "Day"}
 _COUNTS = ("requests", "attempts", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -46,7 +46,7 @@ def usage(
     if as_json:
         console.print_json(json.dumps({"object": "list", "data": rows}))
         return
-    console.print(usage_table(rows))
+    show_table(usage_table(rows), ("Attempts", "Cached"))
 
 
 def usage_table(rows: list[dict[str, Any]]) -> Table:

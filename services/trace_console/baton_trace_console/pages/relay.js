@@ -197,6 +197,7 @@ export function figures(summary) {
     ["Tokens", tokens],
     ["Model", summary.model || "–"],
     ["Status", statusWords(summary)],
+    ...(summary.cache ? [["From the cache", summary.cache === "exact" ? "same question" : "alike question"]] : []),
     ["Unexplained gap", formatMs(summary.unexplained_gap_ms)],
   ];
   return found.map(([name, value]) => element("div", { className: "figure" }, element("dt", { text: name }), element("dd", { text: value })));
