@@ -96,6 +96,19 @@ async def test_a_text_that_is_too_long_is_refused_where_it_must_be_whole(asker: 
         )
 
 
+@pytest.mark.parametrize("whole", [True, False])
+async def test_blanks_however_many_make_no_text_long(asker: Asker, *, whole: bool) -> None:
+    """Nor do they push what stands behind them out of it: "hello", "world" and the two marks."""
+    plain = await asker.embed("hello world", "")
+    padded = f"{' ' * 20_000}hello{chr(10) * 20_000}world"
+    blank = await asker.send(EmbedQuery(texts=(padded, "\t " * 10_000), whole=whole).encode())
+    assert blank.error is None
+    assert (blank.vectors, blank.prompt_tokens) == (plain.vectors, 4 + 2)
+    within = await asker.send(EmbedQuery(texts=(f"{' ' * 20_000}{'word ' * 255}",), whole=True).encode())
+    assert within.error
+    assert within.error.code == "context_length_exceeded"
+
+
 async def test_ids_of_its_own_tokenizer_give_the_vector_of_their_text(asker: Asker) -> None:
     """7592 and 2088 are "hello" and "world" in BERT's vocabulary of 30,522."""
     texts = await asker.embed("hello world")
