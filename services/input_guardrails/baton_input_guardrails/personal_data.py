@@ -30,6 +30,7 @@ from presidio_analyzer.predefined_recognizers import (
     UsSsnRecognizer,
 )
 
+from baton_input_guardrails.code_words import persons, spread
 from baton_input_guardrails.named_entities import NamedEntities, Words
 
 _NAMED_ENTITIES = {"PERSON", "LOCATION", "ORGANIZATION", "NRP"}
@@ -39,9 +40,6 @@ _FEWEST_DIGITS = 6
 """Of a telephone number; cards, accounts and the like have more."""
 _DIGITS_IN_A_ROW = re.compile(rf"(?:\d[\W_xX\u30fc]*){{{_FEWEST_DIGITS}}}")
 """With no letters between them but the x and the long-vowel mark that telephone numbers may have."""
-_IN_CODE_ONLY = re.compile(r"::|\(\)|[={]|^[a-z]\w*[(\[]\w|[A-Z]_[A-Z]|\)\.")
-"""No name of a person has these: `def add(a`, `dict[str`, `NO_VALUE`. A masked word would break the code.
-A reference behind a name, `Maria Keller[12]`, is none of them."""
 _BEGINNING_OF_IBAN = re.compile(r"[A-Za-z]{2}\d{2}")
 _PART_OF_ADDRESS = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d|:[0-9A-Fa-f]{0,4}:")
 """What every address of the Internet has in it, in one of its spellings."""
@@ -197,10 +195,14 @@ class PersonalDataAnalyser:
     def _find_names(self, text: str) -> Iterable[Span]:
         if not self._names:
             return ()
+        found: dict[str, list[tuple[int, int]]] = {}
+        for name in self._names.find(spread(text)):
+            if entity := self._named.get(name.label):
+                found.setdefault(entity, []).append((name.start, name.end))
+        if "PERSON" in found:
+            found["PERSON"] = persons(text, found["PERSON"])
         return [
-            Span(name.start, name.end, self._named[name.label], _NAME_SCORE)
-            for name in self._names.find(text)
-            if name.label in self._named
+            Span(start, end, entity, _NAME_SCORE) for entity, places in found.items() for start, end in places
         ]
 
     def _find_by_rule(self, text: str) -> Iterable[Span]:
@@ -215,11 +217,9 @@ class PersonalDataAnalyser:
         return [Span(one.start, one.end, one.entity_type, one.score) for one in found]
 
     def _is_private(self, entity: str, value: str) -> bool:
-        """False for what the recognisers take for personal data and isn't: code, and addresses of no one."""
+        """False for what is allowed, and for addresses of no one."""
         if value.casefold() in self._allowed:
             return False
-        if entity == "PERSON":
-            return not _IN_CODE_ONLY.search(value)
         return entity != "IP_ADDRESS" or _is_somebodys_address(value)
 
 

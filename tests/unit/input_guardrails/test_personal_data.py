@@ -24,7 +24,7 @@ def found(analyser: PersonalDataAnalyser, text: str) -> set[tuple[str, str]]:
     [
         ("My name is John Smith from the billing team.", "John Smith", "PERSON"),
         ("My name is Mary (Molly) Brown, call me", "Mary", "PERSON"),
-        ("As shown by Peter Miller[12], this works.", "Peter Miller[12", "PERSON"),
+        ("As shown by Peter Miller[12], this works.", "Peter Miller", "PERSON"),
         ("| name | town |\n| Mary Brown | Berlin |", "Mary Brown", "PERSON"),
         ("Write to maria.keller@gmail.com please.", "maria.keller@gmail.com", "EMAIL_ADDRESS"),
         ("Call me on +49 30 90182012 tomorrow.", "+49 30 90182012", "PHONE_NUMBER"),

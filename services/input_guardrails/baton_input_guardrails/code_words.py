@@ -1,0 +1,150 @@
+"""What of a find can be the name of a person: marks of code are cut off, and words of code let through. Pure.
+
+A model trained on newspapers takes `Maria[12`, `jenkins import Jenkins` or `docker run -it` for persons. A
+name that is let through is worse than a word that is masked for nothing (the answer has it again), so a word
+goes through only where its neighbours make it code or a program, and nothing in the text makes it a person.
+There is no list of programs: Jenkins, Travis and Julia are persons as well. Knows no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+_GLUED = re.compile(r"(?<=\w)[^\w\s]*[(){}\[\]=<>\"|;\\][^\w\s]*(?=\w)")
+"""Marks of code between two words, with no blank beside."""
+_MARKS = re.compile(r"[(){}\[\]=<>\"|;\\`]+|::|(?<!\S)--?(?=\w)|\)?\.(?=\s|$)")
+"""No name goes on across one of these."""
+_AROUND = " \t\r\n.,:!?'*#$&/-–—+~_"
+"""Not a part of a name at its ends."""
+_VERSION = re.compile(r"\s+v?\d[\d.]*$")
+_ADDRESS = re.compile(r"\w://")
+_IMPORT = re.compile(r"\s*(?:from\s+[\w.]+\s+import\s[\w*,() ]+|import\s+[\w.]+(?:\s+as\s+\w+)?);?\s*")
+_SURELY_CODE = re.compile(r"::|\(\)|[={]|^[a-z]\w*[(\[]\w|[A-Z]_[A-Z]|\)\.|(?<!\S)--?\w")
+"""In a find whose words are not even capitalised."""
+_CONSTANT = re.compile(r"[A-Z]_[A-Z]")
+_WINDOW = 120
+"""Characters of the line that are looked at on each side."""
+_MOST_PLACES = 50
+"""Of one word that are looked at."""
+
+_BESIDE: tuple[tuple[str, str], ...] = (
+    # Declared: `class X {`, `struct X:`, `impl Display for X {`, `CREATE TABLE X (`
+    (
+        r"\b(?:class|struct|interface|enum|trait|impl|extends|implements|namespace)\s+[*&]?$",
+        r"\s*[<({:,;]|\s+(?:extends|implements|for)\b",
+    ),
+    (r"\bimpl\b.{0,60}\sfor\s+$", r"\s*[<{]"),
+    (r"\b(?:TABLE|VIEW|INDEX)\s+$", r"\s*\("),
+    (r"\b(?:const|let|var|val|mut|auto|static|final)\s+[*&]?$", r"\s*(?:[=:;]|(?:of|in)\s+\w+\s*\))"),
+    (r"\b(?:function|def|func|fn|new)\s+[*&]?$", r"\s*[(<]"),
+    (r"\bexport\s+default\s+$", r"\s*;"),
+    # Called, or a part of it is: `X()`, `X("a")`, `X(id=1)`, `X(a.b)`, `X(int a) {`, `X.build()`, `X.y = 1`
+    (r"", r"\((?:\)|[\"'{\[*&$]|\w+\s*=|\w+[.(\[]\w|[^()\n]{0,80}\)\s*(?:\{|=>|[;:]\s*$))"),
+    (r"", r"(?:\.\w+)*\.[a-z_]\w*\s*(?:\(|=[^=])"),
+    (r"", r"::\w"),
+    (r"\w(?:::|->)$", r""),
+    # Assigned what is built: `X = Y(`, `X = [`
+    (r"^\s*$", r"\s*:?=\s*(?:await\s+|new\s+)?(?:[A-Za-z_][\w.]*)?[(\[{]"),
+    # A type: `List<X>`, `x: X =`, `X | null`; an element: `<X />`, `<X a={1}>`
+    (r"\b[A-Z]\w*<$", r"[>,]"),
+    (r"\w:\s*$", r"(?:\[\])?\s*(?:=\s*\S|\|\s*(?:null|None|undefined)\b)"),
+    (r"</?$", r"\s*/>|\s+\w+=[{\"]"),
+    # Imported: `import X from`, `import {a, X}`
+    (r"^\s*import\s+(?:[\w*]+,\s*|\{\s*)*$", r"\s*(?:$|,|\}|as\b|from\b|;)"),
+    # A program: `install X`, `the X plugin`, `X version 3`
+    (r"(?i:\b(?:re|un)?(?:install|upgrade|downgrade|configure|import)(?:ing)?)\s+$", r"(?!'|\s+[A-Z][a-z])"),
+    (
+        r"",
+        r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|package|API|build|server|database"
+        r"|container|topic|queue|agent|node)s?\b",
+    ),
+    (r"", r"\s(?:v|version\s)\d"),
+)
+"""Before a word and behind it: here it is code, or a program."""
+_IS_CODE = [(re.compile(before), re.compile(behind)) for before, behind in _BESIDE]
+_SOMEBODY = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|Sir|Dear|Hi|Hello)\.?|[\"'])\s*$")
+"""Before a word that is a person's name, or a value of code, whatever the rest of the text says."""
+_COMMENT = re.compile(r"(?:^|\s)(?:#|//|/\*|--|\*)\s")
+
+Place = tuple[int, int]
+
+
+class Part(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+    @property
+    def is_one_word(self) -> bool:
+        return not any(map(str.isspace, self.text))
+
+
+def spread(text: str) -> str:
+    """`text`, as long as before, with the words that code's marks glue together taken apart: `("` → `, `. A
+    model's tokeniser would leave `User("Emma` one word."""
+    return _GLUED.sub(_apart, text)
+
+
+def _apart(marks: re.Match[str]) -> str:
+    width = marks.end() - marks.start()
+    return " " if width == 1 else "," + " " * (width - 1)
+
+
+def persons(text: str, finds: Iterable[Place]) -> list[Place]:
+    """What of `finds` in `text` may be the names of persons."""
+    parts = [
+        part
+        for start, end in finds
+        for part in _parts(text, start, end)
+        if not _IMPORT.fullmatch(part.text.join(_line(text, part)))
+    ]
+    in_full = {word for part in parts if not part.is_one_word for word in part.text.split()}
+    alone = {part.text for part in parts if part.is_one_word} - in_full
+    code = {word for word in alone if _is_code(text, word)}
+    return [(part.start, part.end) for part in parts if part.text not in code]
+
+
+def _parts(text: str, start: int, end: int) -> Iterable[Part]:
+    """Of one find, without marks of code."""
+    find = text[start:end]
+    is_code = _SURELY_CODE.search(find) is not None
+    at = 0
+    for mark in [*_MARKS.finditer(find), None]:
+        piece = find[at : mark.start() if mark else len(find)]
+        first = start + at + len(piece) - len(piece.lstrip(_AROUND))
+        words = _VERSION.sub("", piece.strip(_AROUND))
+        at = mark.end() if mark else len(find)
+        if not any(map(str.isalpha, words)) or _CONSTANT.search(words) or _ADDRESS.search(words):
+            continue
+        if not (is_code and words == words.lower()):
+            yield Part(first, first + len(words), words)
+
+
+def _line(text: str, part: Part) -> tuple[str, str]:
+    """Of the line in which it stands: what is before, and what is behind."""
+    before = text[max(0, part.start - _WINDOW) : part.start].rpartition("\n")[2]
+    return before, text[part.end : part.end + _WINDOW].partition("\n")[0]
+
+
+def _is_code(text: str, word: str) -> bool:
+    """Somewhere in the text it is, and nowhere a person."""
+    lines = [_line(text, part) for part in islice(_places(text, word), _MOST_PLACES)]
+    return any(_reads_as_code(*line) for line in lines) and not any(_reads_as_name(*line) for line in lines)
+
+
+def _places(text: str, word: str) -> Iterator[Part]:
+    for place in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text):
+        yield Part(place.start(), place.end(), word)
+
+
+def _reads_as_code(before: str, behind: str) -> bool:
+    if _COMMENT.search(before) or before.count('"') % 2:
+        return False
+    return any(earlier.search(before) and later.match(behind) for earlier, later in _IS_CODE)
+
+
+def _reads_as_name(before: str, behind: str) -> bool:
+    return behind.startswith(("'s ", "’s ")) or _SOMEBODY.search(before) is not None
