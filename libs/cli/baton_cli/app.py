@@ -40,3 +40,6 @@ def main() -> None:
     except CliError as error:
         complaints.print(f"baton: {error}", soft_wrap=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # where the output goes is full or gone, a folder may not be written
+        complaints.print(f"baton: {error}", soft_wrap=True)
+        sys.exit(1)

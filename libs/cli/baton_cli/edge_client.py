@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -43,7 +44,22 @@ def edge_address(
         found_key = kept.read_text(encoding="ascii").strip()
     if not found_key:
         raise CliError("No API key: start Baton with `make up`, or give one with --key or BATON_API_KEY.")
+    _check_address(found_url, found_key)
     return EdgeAddress(found_url.rstrip("/"), found_key)
+
+
+def _check_address(url: str, key: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise CliError(f"{url!r} is no URL of an edge (--url, BATON_URL): write it as http://127.0.0.1:8080.")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise CliError(
+            "The API key (--key, BATON_API_KEY) has characters that no key has. Was it cut out whole?"
+        )
 
 
 @dataclass
@@ -144,6 +160,8 @@ class EdgeClient:
             with self._calling():
                 response = self._client.get(path, params={**asked, **page})
             body = _json(response)
+            if not isinstance(body.get("data"), list):
+                raise CliError(f"{self._address.url}{path} answered without data. Is that Baton's edge?")
             yield body["data"]
             if not body.get("next_page"):
                 return

@@ -12,6 +12,9 @@ CliError
 
 from __future__ import annotations
 
+_UNAUTHORISED = 401
+_ANOTHER_KEY = " Give another with --key or BATON_API_KEY; `baton keys create` makes one."
+
 
 class CliError(Exception):
     """Printed without a traceback; the command exits with `exit_code`."""
@@ -69,7 +72,8 @@ class EdgeRefused(CliError):
 
     def __init__(self, status: int, code: str | None, message: str, request_id: str | None = None) -> None:
         told = f" (request {request_id})" if request_id else ""
-        super().__init__(f"{status} {code or ''}: {message}{told}".replace(" :", ":"))
+        hint = _ANOTHER_KEY if status == _UNAUTHORISED else ""
+        super().__init__(f"{status} {code or ''}: {message}{hint}{told}".replace(" :", ":"))
         self.status = status
         self.code = code
         self.message = message

@@ -173,3 +173,33 @@ def test_thinking_is_shown_before_the_answer_and_is_no_part_of_it() -> None:
     answer = Answer()
     assert text_of(client_of(stream_of(*events)), answer) == "(thinking) Hm.\n\nForty."
     assert answer.text == "Forty."
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://x", "http://", "http://[::1", "http://x:99999", "127.0.0.1:8080"]
+)
+def test_what_is_no_url_is_said_before_anything_is_sent(url: str, tmp_path: Path) -> None:
+    with pytest.raises(CliError, match=r"is no URL of an edge \(--url, BATON_URL\)"):
+        edge_address({"BATON_HOME": str(tmp_path)}, url, "sk-key")
+
+
+@pytest.mark.parametrize("key", ["sk bad", "sk-ü", "sk-\n"])
+def test_what_can_be_no_key_is_said_without_showing_it(key: str, tmp_path: Path) -> None:
+    with pytest.raises(CliError, match=r"The API key .* has characters that no key has") as refused:
+        edge_address({"BATON_HOME": str(tmp_path)}, "http://edge", key)
+    assert key not in str(refused.value)
+
+
+def test_who_is_refused_for_his_key_hears_where_keys_come_from() -> None:
+    error = {"error": {"code": "invalid_api_key", "message": "The API key is not valid."}}
+    with pytest.raises(EdgeRefused, match=r"^401 invalid_api_key: .* not valid\. Give another with --key or"):
+        client_of(lambda _: httpx.Response(401, json=error)).trace(RID)
+
+
+@pytest.mark.parametrize("body", [{}, {"data": None}, {"object": "list", "data": "x"}])
+def test_a_list_without_data_is_no_edges(body: dict[str, Any]) -> None:
+    client = client_of(lambda _: httpx.Response(200, json=body))
+    with pytest.raises(
+        CliError, match=r"http://edge/v1/traces answered without data\. Is that Baton's edge\?"
+    ):
+        client.traces({}, 10)

@@ -13,7 +13,7 @@ from baton_cli.home import Home, wants_large
 from baton_cli.models.progress import pull_progress
 from baton_cli.models.pull import Puller
 from baton_cli.models.store import InstalledModel, ModelStore
-from baton_cli.terminal import console
+from baton_cli.terminal import console, show_table
 from baton_common.catalog import Catalog, load_catalog
 
 app = typer.Typer(no_args_is_help=True, help="Fetch models and list them.")
@@ -51,10 +51,10 @@ def pull(
 def list_models() -> None:
     """The catalog, and what is on this machine."""
     home = Home.from_environment(os.environ)
-    console.print(models_table(load_catalog(), ModelStore(home.models)))
+    show_table(models_table(load_catalog(), ModelStore(home.models)), ("Family", "Licence"))
     for alias in load_catalog().aliases.values():
         stands = f"{alias.small} or {alias.large}" if alias.large else alias.small
-        console.print(f"{alias.name} = {stands}: {alias.about}", highlight=False)
+        console.print(f"{alias.name} = {stands}: {alias.about}", soft_wrap=not console.is_terminal)
 
 
 def models_table(catalog: Catalog, store: ModelStore) -> Table:

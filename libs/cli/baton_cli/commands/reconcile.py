@@ -23,8 +23,7 @@ migrated attempt waits for the next acceptance."""
 def reconcile(
     since: Annotated[str, typer.Option(help=SINCE_HELP)] = "24h",
 ) -> None:
-    """Compare the ledger with traces and engine counters. Exit status 1 if anything differs, and still does
-    ten seconds later."""
+    """Compare ledger, traces and engine counters. Exit status 1 if anything differs for ten seconds."""
     began = moment_of("--since", since, time.time())
     operator = operator_of(os.environ)
     found = asyncio.run(collect(operator, since=began))

@@ -31,8 +31,7 @@ def usage(
     url: UrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Show requests, tokens and cost of the key's tenant, added up from the ledger; this month's, if no time
-    is named."""
+    """Show the tenant's requests, tokens and cost, from the ledger: this month's, if no time is named."""
     now = time.time()
     asked = {"by": by, "since": str(int(moment_of("--since", since, now)))}
     if until:
