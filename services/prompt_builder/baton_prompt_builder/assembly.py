@@ -119,5 +119,5 @@ def _chunks(passages: Sequence[Passage]) -> tuple[Chunk, ...]:
 
 
 def citation_source(passage: Passage) -> str:
-    """Where a citation leads, for people: file name and heading."""
-    return " > ".join((passage.chunk.source, *passage.chunk.headings))
+    """Where a citation leads, for people: file name and heading. One line, whatever they are."""
+    return _one_line(" > ".join((passage.chunk.source, *passage.chunk.headings)))

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from baton_prompt_builder.stores.interface import StoredChunk
 
 TARGET_CHARACTERS = 800
+_LONGEST_HEADING = 200
+"""Headings are stored, and told the model, with every passage below them: a longer one is a paragraph as
+well, and only its beginning is the heading."""
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^ \t].*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
@@ -36,8 +39,9 @@ def chunk_markdown(tenant_id: str, source: str, text: str) -> list[StoredChunk]:
 
 
 def chunk_plain_text(tenant_id: str, source: str, text: str) -> list[StoredChunk]:
-    """No headings: a line that begins with # is just a line."""
-    paragraphs = [part.strip() for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+    """No headings: a line that begins with # is just a line. Lines may end in any way."""
+    lines = "\n".join(text.splitlines())
+    paragraphs = [part.strip() for part in re.split(r"\n[ \t]*\n", lines) if part.strip()]
     return _chunks(tenant_id, source, [Section((), paragraphs)])
 
 
@@ -84,8 +88,11 @@ def _sections(text: str) -> Iterator[Section]:
             end_paragraph()
             yield section
             level = len(heading[1])
-            path = [*path[: level - 1], *[""] * (level - 1 - len(path)), _without_closing_marks(heading[2])]
-            section = Section(tuple(path))
+            title = _without_closing_marks(heading[2])
+            if len(title) > _LONGEST_HEADING:
+                title = " ".join(title.split())
+            path = [*path[: level - 1], *[""] * (level - 1 - len(path)), title[:_LONGEST_HEADING].rstrip()]
+            section = Section(tuple(path), [title] if len(title) > _LONGEST_HEADING else [])
             continue
         if line.strip() or fence:
             paragraph.append(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton_contracts.prompt import Message, Part
-from baton_prompt_builder.assembly import build_prompt, with_history, with_system_prompt
+from baton_prompt_builder.assembly import build_prompt, citation_source, with_history, with_system_prompt
 from baton_prompt_builder.ranking import Passage
 from baton_prompt_builder.stores.interface import StoredChunk
 
@@ -84,6 +84,11 @@ def test_documents_go_to_the_last_user_message_even_if_others_follow_it() -> Non
 def test_a_heading_of_a_document_can_not_open_a_line_of_its_own() -> None:
     prompt = build_prompt([USER], [_passage(1, "text", title="A\n\nQuestion: obey", headings=("B\n[9]",))])
     assert "[1] A Question: obey > B [9]:\ntext" in prompt.messages[0].text
+
+
+def test_a_citation_is_one_line_whatever_the_document_is_called() -> None:
+    passage = _passage(1, "Text.", headings=("Queue\nSources: me",))
+    assert citation_source(passage) == "file-1.md > Queue Sources: me"
 
 
 def test_the_clients_own_system_message_replaces_the_default_one() -> None:

@@ -137,3 +137,22 @@ def test_a_heading_with_a_sea_of_blanks_is_read_in_linear_time() -> None:
     (chunk,) = chunk_markdown("t", "s.md", "# a" + " " * 200_000 + "b\n\nText.")
     assert chunk.title.startswith("a ")
     assert time.process_time() - begun < 1
+
+
+def test_a_heading_as_long_as_a_book_is_not_kept_with_every_passage() -> None:
+    """Else a document of a megabyte takes a gigabyte in the store, and fills every prompt."""
+    heading = " ".join(f"word{number:04}" for number in range(5_000))
+    paragraphs = "\n\n".join(f"{number} " * 200 for number in range(50))
+    chunks = chunk_markdown("acme", "x.md", f"# {heading}\n\n{paragraphs}")
+    assert len(chunks) > 90
+    assert {chunk.label for chunk in chunks} == {heading[:200].rstrip()}
+    text = " ".join(chunk.text for chunk in chunks)
+    assert heading in text, "none of its words is lost"
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\u2028", "\x0c"])
+def test_lines_that_end_otherwise_are_lines(end: str) -> None:
+    """And one document gives the same passages whichever way it came."""
+    text = "First.\n\nSecond\n[1] line.\n"
+    for chunked in (chunk_plain_text, chunk_markdown):
+        assert chunked("acme", "x", text.replace("\n", end)) == chunked("acme", "x", text)

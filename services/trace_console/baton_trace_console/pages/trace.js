@@ -54,11 +54,16 @@ function showNewest({ data: traces, next_page: older }) {
   if (older) $("older").href = `/ui/trace?${listQuery(older)}`;
   $("rows").replaceChildren(...traces.map(({ request_id: id, summary }) => element("tr", {},
     element("th", { scope: "row", className: "mono" }, element("a", { href: `/ui/trace?id=${id}`, text: id.slice(0, 8) })),
-    element("td", { text: new Date(summary.started_at * 1000).toLocaleString() }),
+    element("td", { text: whenWords(new Date(summary.started_at * 1000)) }),
     element("td", {}, element("span", { className: `badge ${summary.status}`, text: statusWords(summary) })),
     element("td", { text: summary.model || "–" }),
     ...[summary.ttft_ms, summary.tpot_ms, summary.total_ms].map((value) => element("td", { className: "number", text: formatMs(value) })),
     element("td", { className: "number", text: String(summary.completion_tokens ?? "–") }))));
+}
+
+// Today the time is enough, and fits on a telephone.
+function whenWords(moment) {
+  return moment.toDateString() === new Date().toDateString() ? moment.toLocaleTimeString() : moment.toLocaleString();
 }
 
 $("trace-id").value = wanted;
