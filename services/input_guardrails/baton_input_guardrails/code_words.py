@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-_GLUED = re.compile(r"(?<=\w)[^\w\s]*[(){}\[\]=<>\"|;\\][^\w\s]*(?=\w)")
-"""Marks of code between two words, with no blank beside."""
+_GLUED = re.compile(r"(?<=\w)[^\w\s]++(?=\w)")
+"""Marks between two words, with no blank beside."""
+_OF_CODE = re.compile(r"[(){}\[\]=<>\"|;\\]")
 _MARKS = re.compile(r"[(){}\[\]=<>\"|;\\`]+|::|(?<!\S)--?(?=\w)|\)?\.(?=\s|$)")
 """No name goes on across one of these."""
 _AROUND = " \t\r\n.,:!?'*#$&/-–—+~_"
 """Not a part of a name at its ends."""
-_VERSION = re.compile(r"\s+v?\d[\d.]*$")
+_VERSION = re.compile(r"(?<!\s)\s+v?\d[\d.]*$")
 _ADDRESS = re.compile(r"\w://")
 _IMPORT = re.compile(r"\s*(?:from\s+[\w.]+\s+import\s[\w*,() ]+|import\s+[\w.]+(?:\s+as\s+\w+)?);?\s*")
 _SURELY_CODE = re.compile(r"::|\(\)|[={]|^[a-z]\w*[(\[]\w|[A-Z]_[A-Z]|\)\.|(?<!\S)--?\w")
@@ -89,7 +90,9 @@ def spread(text: str) -> str:
 
 
 def _apart(marks: re.Match[str]) -> str:
-    width = marks.end() - marks.start()
+    if not _OF_CODE.search(marks[0]):
+        return marks[0]
+    width = len(marks[0])
     return " " if width == 1 else "," + " " * (width - 1)
 
 
@@ -136,14 +139,20 @@ def _is_code(text: str, word: str) -> bool:
 
 
 def _places(text: str, word: str) -> Iterator[Part]:
-    for place in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text):
-        yield Part(place.start(), place.end(), word)
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        beside = text[max(0, start - 1) : start] + text[end : end + 1]
+        if not any(char.isalnum() or char == "_" for char in beside):
+            yield Part(start, end, word)
+        start = text.find(word, end)
 
 
 def _reads_as_code(before: str, behind: str) -> bool:
-    if _COMMENT.search(before) or before.count('"') % 2:
+    """The later half first: it fails at once where there is no code, and this is asked of every name."""
+    if not any(later.match(behind) and earlier.search(before) for earlier, later in _IS_CODE):
         return False
-    return any(earlier.search(before) and later.match(behind) for earlier, later in _IS_CODE)
+    return not _COMMENT.search(before) and before.count('"') % 2 == 0
 
 
 def _reads_as_name(before: str, behind: str) -> bool:
