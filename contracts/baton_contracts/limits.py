@@ -66,6 +66,13 @@ class LateRun(WireModel):
     since: float = Field(description="Unix time in seconds: when it was settled.")
 
 
+class Doubt(WireModel):
+    """The ledger may have spending that `spent_picos` lacks."""
+
+    since: float = Field(description="Unix time in seconds.")
+    look_at: float = Field(description="Unix time in seconds: when an edge asks the ledger for all of it.")
+
+
 class AccountState(WireModel):
     """`use.PARTY`. A window begins with its first request and ends WINDOW_SECONDS later."""
 
@@ -77,6 +84,7 @@ class AccountState(WireModel):
     alerted: bool = Field(default=False, description="This period's alert was given.")
     slots: dict[str, Slot] = Field(default_factory=dict[str, Slot])
     late: dict[str, LateRun] = Field(default_factory=dict[str, LateRun], description="By `Run.name`.")
+    doubt: Doubt | None = None
 
     def window_left(self, now: float) -> float:
         """Seconds until the window ends; 0: none is open any more."""

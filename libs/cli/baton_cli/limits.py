@@ -6,9 +6,8 @@ Rules are written here; what was used is the edges', but for a recount from the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import nats.js.errors
 from nats.aio.client import Client
@@ -17,7 +16,7 @@ from nats.js.kv import KeyValue
 from baton_cli.errors import CliError
 from baton_common.buckets import open_bucket, read_bucket
 from baton_common.money import NotMoney, dollars, parse_dollars
-from baton_common.run_rows import rows_of_runs
+from baton_common.spending import Payer, spent_in_ledger
 from baton_contracts import subjects
 from baton_contracts.base import MalformedMessage
 from baton_contracts.identifiers import new_request_id
@@ -27,9 +26,7 @@ from baton_contracts.limits import (
     Budget,
     BudgetPeriod,
     LimitRule,
-    Run,
     period_name,
-    period_start,
     rule_entry,
     use_entry,
 )
@@ -37,8 +34,6 @@ from baton_contracts.queries import BooksQuery, BooksReply
 
 _TRIES = 20
 NOTHING = "none"
-Counted = Literal["key", "team", "model"]
-"""What a rule can be of."""
 
 
 @dataclass(frozen=True)
@@ -124,23 +119,18 @@ class LimitBook:
     async def use(self, party: str) -> AccountState:
         return (await self._read(party))[0]
 
-    async def recount(
-        self, party: str, rule: LimitRule, *, tenant_ids: Collection[str], by: Counted, name: str
-    ) -> tuple[int, int]:
-        """Puts what the ledger says in the place of what edges counted, but for the requests that they have
-        yet to settle: those are still to come, or, of late ones, the rest. Returns both, in pico-dollars.
-        Raises CliError."""
+    async def recount(self, party: str, rule: LimitRule, payer: Payer) -> tuple[int, int]:
+        """Puts what the ledger says in the place of what edges counted. Returns both, in pico-dollars. Raises
+        CliError."""
         if rule.budget is None:
             raise CliError("It has no budget to recount.")
-        period = period_name(rule.budget.period, self._now())
-        since = period_start(rule.budget.period, self._now())
+        now = self._now()
+        period = period_name(rule.budget.period, now)
         for _ in range(_TRIES):
             state, revision = await self._read(party)
             before = state.spent_picos if state.period == period else 0
+            spent = await spent_in_ledger(self._ask, payer, state, rule.budget.period, now)
             late = state.late_in(period)
-            spent = sum([await self._ledger(since, tenant_id, by, name) for tenant_id in tenant_ids])
-            spent -= await self._unsettled(state, since, by, name)
-            spent += sum(run.picos for run in late.values())
             changes = {"spent_picos": spent, "period": period, "alerted": False, "late": late}
             new = state.model_copy(update=changes)
             try:
@@ -149,14 +139,6 @@ class LimitBook:
                 continue
             return before, spent
         raise CliError("Others write it all the time. Try again at a quieter moment.")
-
-    async def _unsettled(self, state: AccountState, since: float, by: Counted, name: str) -> int:
-        """What the ledger has of requests that are still held, or waited for."""
-        names = {name for slot in state.slots.values() for name in slot.runs} | state.late.keys()
-        held = [run for run in map(Run.named, names) if run]
-        rows = [row for rows in (await rows_of_runs(self._ask, held)).values() for row in rows]
-        wanted = [row for row in rows if row.ended_at >= since and (by != "model" or row.model == name)]
-        return sum(row.cost_picos or 0 for row in wanted)
 
     async def _read(self, party: str) -> tuple[AccountState, int]:
         """One that can't be read begins anew, as it does for the edges."""
@@ -175,19 +157,6 @@ class LimitBook:
         except nats.js.errors.KeyNotFoundError:
             return b"", 0
         return found.value or b"", found.revision or 0
-
-    async def _ledger(self, since: float, tenant_id: str, by: Counted, name: str) -> int:
-        query = BooksQuery(
-            kind="usage_sums",
-            tenant_id=tenant_id,
-            by=(by,),
-            since=since,
-            key_id=name if by == "key" else None,
-            team=name if by == "team" else None,
-            model=name if by == "model" else None,
-        )
-        reply = await self._ask(query)
-        return sum(each.cost_picos for each in reply.sums if name in (each.key_id, each.team, each.model))
 
     async def _ask(self, query: BooksQuery) -> BooksReply:
         answer = await self._client.request(subjects.books(new_request_id()), query.encode(), timeout=10)

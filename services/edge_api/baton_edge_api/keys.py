@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -103,6 +103,14 @@ class KeyRing:
         for hashed, value in entries.items():
             self.put(hashed, value)
         self.first_sync.set()
+
+    def tenant_of_key(self, key_id: str) -> str | None:
+        """Whose it is; None: no key has this id."""
+        tenants = (valid.tenant for valid in self._valid.values())
+        return next((tenant.tenant_id for tenant in tenants if tenant.key_id == key_id), None)
+
+    def tenant_ids(self) -> Collection[str]:
+        return {DEV_TENANT.tenant_id, *(valid.tenant.tenant_id for valid in self._valid.values())}
 
     def __len__(self) -> int:
         return len(self._valid)

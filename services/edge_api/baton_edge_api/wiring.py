@@ -92,6 +92,7 @@ def wire(settings: EdgeSettings, sock: socket.socket) -> Wire:
         await wait_for("API keys", ring.first_sync, _KEYS_SECONDS)
         await wait_for("limits", limits.rules.first_sync, _KEYS_SECONDS)
         node.supervise("limits of lost edges", limits.left_behind.run)
+        node.supervise("limits recounted", limits.recounts.run)
 
         def is_in_flight(request_id: str) -> bool:
             return desk.is_in_flight(request_id) or background.makes(request_id)

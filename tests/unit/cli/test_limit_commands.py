@@ -25,6 +25,7 @@ from baton_cli.errors import CliError
 from baton_cli.limits import Options, limit_book, rule_text, use_text
 from baton_common.buckets import open_bucket
 from baton_common.money import parse_dollars
+from baton_common.spending import Payer
 from baton_contracts.keys import KeyEntry, key_hash
 from baton_contracts.limits import AccountState, Budget, LimitRule, Slot, team_party, use_entry
 from baton_contracts.queries import BooksQuery, BooksReply, UsageSum
@@ -149,11 +150,11 @@ async def test_a_recount_takes_the_ledgers_word(nats_url: str) -> None:
         held = {"edge_api-1": Slot(seq=4, seats=1, held_picos=50)}
         state = AccountState(period="total", spent_picos=300, alerted=True, slots=held)
         await bucket.put(use_entry(party), state.encode())
-        assert await book.recount(party, rule, tenant_ids={"acme"}, by="team", name=team) == (300, 700)
+        assert await book.recount(party, rule, Payer("team", team, {"acme"})) == (300, 700)
         assert await book.use(party) == state.model_copy(update={"spent_picos": 700, "alerted": False})
         assert asked == [BooksQuery(kind="usage_sums", tenant_id="acme", by=("team",), team=team)]
         both = {"acme", "umbrella"}
-        assert await book.recount(party, rule, tenant_ids=both, by="team", name=team) == (700, 1400)
+        assert await book.recount(party, rule, Payer("team", team, both)) == (700, 1400)
     finally:
         await client.close()
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from baton_cli.limits import LimitBook
+from baton_common.spending import Payer
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
 from baton_contracts.limits import AccountState, Budget, LateRun, LimitRule, Run, Slot
@@ -45,7 +46,7 @@ class Bucket:
 async def test_it_asks_for_its_own_key_and_counts_no_other() -> None:
     books = Books()
     book = LimitBook(cast(Any, Bucket()), cast(Any, books), lambda: 1_796_000_000.0)
-    recounted = await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="key_7")
+    recounted = await book.recount("key.k", RULE, Payer("key", "key_7", {"acme"}))
     assert recounted == (0, 7)
     assert books.asked == [BooksQuery(kind="usage_sums", tenant_id="acme", by=("key",), key_id="key_7")]
 
@@ -88,7 +89,7 @@ def row(run_id: str, cost_picos: int) -> UsageRecord:
 async def test_what_is_still_to_be_settled_is_not_counted_twice() -> None:
     bucket = Bucket(AccountState(period="total", spent_picos=1, slots={"e": Slot(runs={RUN.name: 0})}))
     book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
-    assert await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k") == (1, 700)
+    assert await book.recount("key.k", RULE, Payer("key", "k", {"acme"})) == (1, 700)
     assert bucket.state.spent_picos == 700
     assert RUN.name in bucket.state.slots["e"].runs
 
@@ -98,7 +99,7 @@ async def test_of_a_late_request_what_was_counted_stays_counted_and_the_rest_is_
     late = {RUN.name: LateRun(picos=100, since=1_796_000_000.0)}
     bucket = Bucket(AccountState(period="total", spent_picos=1, late=late))
     book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
-    assert await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k") == (1, 800)
+    assert await book.recount("key.k", RULE, Payer("key", "k", {"acme"})) == (1, 800)
     assert bucket.state.late == late
 
 
@@ -106,6 +107,6 @@ async def test_in_a_new_period_nothing_of_a_late_request_is_counted_yet() -> Non
     late = {RUN.name: LateRun(picos=100, since=1_796_000_000.0)}
     bucket = Bucket(AccountState(period="2026-11-29", spent_picos=1, late=late))
     book = LimitBook(cast(Any, bucket), cast(Any, BooksOfOneRun()), lambda: 1_796_000_000.0)
-    await book.recount("key.k", RULE, tenant_ids={"acme"}, by="key", name="k")
+    await book.recount("key.k", RULE, Payer("key", "k", {"acme"}))
     assert bucket.state.late == {RUN.name: LateRun(since=1_796_000_000.0)}
     assert bucket.state.spent_picos == 700

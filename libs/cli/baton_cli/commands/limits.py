@@ -18,6 +18,7 @@ from baton_cli.operator_books import with_books
 from baton_cli.terminal import console, show_table
 from baton_common.catalog import catalog_or_exit
 from baton_common.money import dollars
+from baton_common.spending import Payer
 from baton_contracts.identifiers import name_of_token
 from baton_contracts.limits import AccountState, LimitRule, key_party, model_party, team_party
 
@@ -80,13 +81,11 @@ def recount(
             party = _party(kind, name, tenant)
             rule = (await book.rules()).get(party) or LimitRule()
             tenants = {tenant} if kind == "team" else {DEV_TENANT, *(entry.tenant_id for entry in entries)}
-            return await book.recount(party, rule, tenant_ids=tenants, by=kind, name=name)
+            return await book.recount(party, rule, Payer(kind, name, tenants))
         found = next((entry for entry in entries if entry.key_id == name), None)
         if found is None:
             raise CliError(f"No key {name!r}: `baton keys list` shows them.")
-        return await book.recount(
-            key_party(name), found.limits, tenant_ids={found.tenant_id}, by="key", name=name
-        )
+        return await book.recount(key_party(name), found.limits, Payer("key", name, {found.tenant_id}))
 
     if kind == "model" and name in catalog_or_exit(Home.from_environment(os.environ).root).aliases:
         raise CliError(f"{name} stands for other models, and the ledger names those that answered.")

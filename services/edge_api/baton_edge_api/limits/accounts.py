@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from baton_contracts.limits import AccountState, LateRun
 from baton_edge_api.bucket import Bucket
 from baton_edge_api.limits.account import Account
-from baton_edge_api.limits.by_ledger import settle_late, settle_lost
+from baton_edge_api.limits.by_ledger import raise_spent, settle_late, settle_lost
 from baton_edge_api.limits.changes import Change, Outcome
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.holds import Hold, Use
@@ -71,25 +71,37 @@ class Accounts:
 
     async def settle_lost(self, party: str, edge: str, seq: int, uses: Mapping[str, Use]) -> Outcome | None:
         """What an edge that is gone held there. None: others have done it, or it lives."""
-        is_ours = False
-
-        def settle(account: Account, _: Hold) -> None:
-            nonlocal is_ours
-            is_ours = settle_lost(account, edge, seq, uses)
-
-        outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
-        return outcome if is_ours else None
+        return await self._change_once(party, lambda account: settle_lost(account, edge, seq, uses))
 
     async def settle_late(self, party: str, uses: Mapping[str, tuple[LateRun, Use]]) -> Outcome | None:
         """What runs came to that were settled before, as these LateRuns. None: others have done it."""
+        return await self._change_once(party, lambda account: settle_late(account, uses))
+
+    async def raise_spent(self, party: str, seen: AccountState, spent_picos: int) -> Outcome | None:
+        """The ledger had so much when the account was as `seen`. None: others have written it since."""
+        return await self._change_once(party, lambda account: raise_spent(account, seen, spent_picos))
+
+    async def _change_once(self, party: str, change: Callable[[Account], bool]) -> Outcome | None:
+        """None: `change` found that it was not to be made any more."""
         is_ours = False
 
-        def settle(account: Account, _: Hold) -> None:
+        def apply(account: Account, _: Hold) -> None:
             nonlocal is_ours
-            is_ours = settle_late(account, uses)
+            is_ours = change(account)
 
-        outcome = await self._lane(party).submit(Change(self.new_grant(), settle, takes=False))
+        once = Change(self.new_grant(), apply, takes=False, is_seen_elsewhere=True)
+        outcome = await self._lane(party).submit(once)
         return outcome if is_ours else None
+
+    async def read(self, party: str) -> AccountState:
+        """As it is now, of the period that this is."""
+        await self._change_once(party, lambda _: False)
+        return self._lane(party).seen or AccountState()
+
+    def doubted(self, now: float) -> list[str]:
+        """Accounts used here of which, as last seen, the ledger is to be asked what was spent."""
+        seen = ((party, lane.seen) for party, lane in self._lanes.items())
+        return [party for party, state in seen if state and state.doubt and state.doubt.look_at <= now]
 
     def release(
         self, party: str, grant: int, *, may_cost: bool = False, can_wait: bool = False

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from baton_contracts.limits import LateRun
+from baton_contracts.limits import AccountState, LateRun, Slot
 from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.holds import Use
-
-LATE_SECONDS = 300.0
-"""How long a ledger row of a request that was settled without it may still come."""
+from baton_edge_api.limits.tally import LATE_SECONDS
 
 
 def settle_lost(account: Account, edge: str, seq: int, uses: Mapping[str, Use]) -> bool:
@@ -41,6 +39,25 @@ def settle_late(account: Account, uses: Mapping[str, tuple[LateRun, Use]]) -> bo
     for run, (seen, use) in ours.items():
         tally.spent_picos = max(0, tally.spent_picos + use.picos - seen.picos)
         tally.late[run] = seen.model_copy(update={"picos": use.picos})
-        if use.is_all or abs(tally.now - seen.since) >= LATE_SECONDS:
+        is_over = abs(tally.now - seen.since) >= LATE_SECONDS
+        if use.is_all or is_over:
             del tally.late[run]
+        if is_over and not use.is_all:
+            tally.doubt_spent(LATE_SECONDS)
     return bool(ours)
+
+
+def raise_spent(account: Account, seen: AccountState, spent_picos: int) -> bool:
+    """The ledger had so much when the account was as `seen`: what it lacked then is spent now. What it has
+    more stays: the row may be on its way. False, and nothing happens, if anybody has written it since."""
+    tally = account.tally
+    if tally.period != seen.period or _seqs(tally.slots) != _seqs(seen.slots):
+        return False
+    tally.spent_picos += max(0, spent_picos - seen.spent_picos)
+    tally.look_again()
+    return True
+
+
+def _seqs(slots: Mapping[str, Slot]) -> Mapping[str, int]:
+    """Each write by an edge changes its own."""
+    return {edge: slot.seq for edge, slot in slots.items()}

@@ -34,6 +34,8 @@ class Change:
     grant: int
     apply: Callable[[Account, Hold], Result | None]
     takes: bool
+    is_seen_elsewhere: bool = False
+    """What it is about was read beside the lane: it is applied to the account as it is now."""
     done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 

@@ -49,6 +49,10 @@ class KnownAccount:
         self._gone = gone
         self._seqs = seqs
         self._revision = 0
+        self._seq = 0
+        """Of our last write that landed."""
+        self._went_back = False
+        """The store has lost it again: it was restored, with what it knew once."""
         self._holds: dict[int, Hold] = {}
         self._doubtful: tuple[int, Applied] | None = None
 
@@ -68,6 +72,8 @@ class KnownAccount:
         account = Account(state, self._rule(), self._edge, self.wall())
         for edge in self._gone(each for each in state.slots if each != self._edge):
             account.tally.lose_edge(edge)
+        if self._went_back:
+            account.tally.doubt_spent(0.0)
         if self.spare:
             account.release(self.spare.hold)
         own = Slot(
@@ -109,7 +115,7 @@ class KnownAccount:
         except BusError:
             self._doubtful = (seq, applied)
             raise
-        self.state = new
+        self.state, self._seq, self._went_back = new, seq, False
         return True
 
     async def read(self) -> Applied | None:
@@ -119,6 +125,8 @@ class KnownAccount:
         slot = self.state.slots.get(self._edge)
         if slot is None:
             self._leave_to_others()
+        elif slot.seq < self._seq:
+            self._went_back = True
         doubtful, self._doubtful = self._doubtful, None
         if slot is None or doubtful is None or slot.seq != doubtful[0]:
             return None

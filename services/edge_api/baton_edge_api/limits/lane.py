@@ -134,7 +134,7 @@ class Lane:
     async def _commit(self, batch: list[Change]) -> None:
         """Raises BusError; what of `batch` is then still to be done stays in it."""
         account = self._account
-        is_fresh = account.is_in_doubt
+        is_fresh = account.is_in_doubt or any(change.is_seen_elsewhere for change in batch)
         if is_fresh:
             await self._read(batch)
         for race in range(MAX_RACES):

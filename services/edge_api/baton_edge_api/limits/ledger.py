@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 
 from baton_common.bus import Bus
 from baton_common.run_rows import rows_of_runs
+from baton_common.spending import Payer, spent_in_ledger
 from baton_contracts import subjects
 from baton_contracts.identifiers import new_request_id
-from baton_contracts.limits import Run
+from baton_contracts.limits import AccountState, BudgetPeriod, Run
 from baton_contracts.queries import BooksQuery, BooksReply
 from baton_contracts.records import UsageRecord
 from baton_edge_api.side_questions import ask
@@ -23,6 +24,10 @@ class Ledger:
         """Those of each run that has some, with every record stored before. Raises RequestFailed while the
         books can't say."""
         return await rows_of_runs(self._ask, runs)
+
+    async def spent(self, payer: Payer, state: AccountState, period: BudgetPeriod, now: float) -> int:
+        """Pico-dollars that `state` should say it has spent. Raises likewise."""
+        return await spent_in_ledger(self._ask, payer, state, period, now)
 
     async def _ask(self, query: BooksQuery) -> BooksReply:
         subject = subjects.books(new_request_id())

@@ -13,11 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, LateRun, Slot, period_name
+from baton_contracts.limits import WINDOW_SECONDS, AccountState, Budget, Doubt, LateRun, Slot, period_name
 
+LATE_SECONDS = 300.0
+"""How long a ledger row of a request that was settled without it may still come."""
 MOST_LATE = 256
-"""Runs in one account of which rows may come: it is written with each request. `baton limits recount` finds
-what others cost."""
+"""Runs in one account of which rows may come: it is written with each request. What more of them cost is
+found when the ledger is asked for all."""
+LOOK_AGAIN_SECONDS = 60.0
+TRUST_SECONDS = 86_400.0
+"""What the ledger does not have by then it will not get."""
 
 
 class Tally:
@@ -31,6 +36,7 @@ class Tally:
         self.alerted = state.alerted
         self.slots = dict(state.slots)
         self.late = dict(state.late)
+        self.doubt = state.doubt
         self._roll(state, budget)
 
     def _roll(self, state: AccountState, budget: Budget | None) -> None:
@@ -41,6 +47,10 @@ class Tally:
         if budget:
             current = period_name(budget.period, self.now)
             if self.period != current:
+                if len(self.period) != len(
+                    current
+                ):  # not the next one: it was not counted from its beginning
+                    self.doubt_spent(0.0)
                 self.period, self.spent_picos, self.alerted = current, 0, False
                 self.late = state.late_in(current)
 
@@ -55,6 +65,7 @@ class Tally:
             alerted=self.alerted,
             slots=dict(self.slots),
             late=dict(self.late),
+            doubt=self.doubt,
         )
 
     # The window
@@ -103,6 +114,8 @@ class Tally:
         """Its last ledger row may say more than these, which are in `spent_picos`."""
         if run and len(self.late) < MOST_LATE:
             self.late[run] = LateRun(picos=picos, since=self.now)
+        elif run:
+            self.doubt_spent(LATE_SECONDS)
 
     def take_left(self, edge: str, seq: int) -> Mapping[str, int] | None:
         """The runs of an edge that is gone, once: with the tokens that each has in the open window. None:
@@ -113,3 +126,14 @@ class Tally:
         del self.slots[edge]
         is_open = slot.window_start and slot.window_start == self.window_start
         return slot.runs if is_open else dict.fromkeys(slot.runs, 0)
+
+    def doubt_spent(self, seconds: float) -> None:
+        """The ledger may have more than `spent_picos`; it is asked after so long."""
+        self.doubt = Doubt(since=self.now, look_at=self.now + seconds)
+
+    def look_again(self) -> None:
+        """It was asked now, and is again when the doubt is twice as old; a day later no more."""
+        if doubt := self.doubt:
+            age = abs(self.now - doubt.since)
+            look_at = self.now + max(LOOK_AGAIN_SECONDS, age)
+            self.doubt = doubt.model_copy(update={"look_at": look_at}) if age < TRUST_SECONDS else None

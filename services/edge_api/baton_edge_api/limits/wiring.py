@@ -16,6 +16,7 @@ from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.ledger import Ledger
 from baton_edge_api.limits.left_behind import LeftBehind
+from baton_edge_api.limits.recounts import Recounts
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.run_costs import RunCosts
 from baton_edge_api.metrics import Metrics
@@ -41,15 +42,25 @@ class Limits:
             self.rules, bucket, self._gone, edge=node.instance, wall=node.clock.wall
         )
         figures = LimitFigures(metrics.registry, lambda: accounts.num_held)
+        ledger = Ledger(bus, settings.query_timeout)
         self.left_behind = LeftBehind(
             accounts,
             self._gone,
             bucket,
-            Ledger(bus, settings.query_timeout),
+            ledger,
             RunCosts(rule=self.rules.rule, stands_for=catalog.may_stand_for, wall=node.clock.wall),
             figures,
             living=lambda: node.leases.ready_instances("edge_api"),
             edge=node.instance,
+        )
+        self.recounts = Recounts(
+            accounts,
+            ledger,
+            self.rules,
+            ring,
+            figures,
+            stands_for=catalog.may_stand_for,
+            wall=node.clock.wall,
         )
         self.admission = Admission(
             self.rules,

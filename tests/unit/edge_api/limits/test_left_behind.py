@@ -22,13 +22,13 @@ from baton_contracts.limits import AccountState, Budget, LimitRule, Run
 from baton_contracts.records import Outcome, UsageRecord
 from baton_edge_api.limits import left_behind
 from baton_edge_api.limits.accounts import Accounts
-from baton_edge_api.limits.by_ledger import LATE_SECONDS
 from baton_edge_api.limits.figures import LimitFigures
 from baton_edge_api.limits.gone_edges import GoneEdges
 from baton_edge_api.limits.holds import Hold, Use
 from baton_edge_api.limits.left_behind import LeftBehind
 from baton_edge_api.limits.rules import RuleBook
 from baton_edge_api.limits.run_costs import RunCosts
+from baton_edge_api.limits.tally import LATE_SECONDS
 from baton_edge_api.limits.wish import Wish
 from tests.support.memory_bucket import MemoryBucket
 from tests.support.relay import HandClock, eventually
@@ -474,3 +474,16 @@ async def test_without_a_budget_no_row_is_waited_for() -> None:
         await scene.say("edge-1", "gone")
         await eventually(lambda: "edge-1" not in scene.state(SMALL).slots)
     assert not scene.state(SMALL).late
+
+
+async def test_an_edge_that_used_the_account_before_the_dead_one_did_settles_it_too() -> None:
+    """What it last saw of the account knows nothing of the dead edge, and no request makes it look."""
+    scene = Scene()
+    dead, alive = await scene.edge("edge-1"), await scene.edge("edge-2")
+    await scene.say("edge-1")
+    await alive.accounts.settle(KEY, await reserve(alive, 1), Use(15, 60))
+    await reserve(dead, 2)
+    scene.books.rows_of[run(2)] = [row(run(2))]
+    async with scene.looking(alive):
+        await _settled(scene)
+    assert (scene.state().held_picos, scene.state().spent_picos) == (0, 60 + 60)
