@@ -15,7 +15,14 @@ import typer.main
 from baton_cli.app import app
 
 ROOT = Path(__file__).parents[2]
-MADE = {"config.json", "tokenizer.json", "secrets.json", "catalog.toml", "docker-compose.override.yml"}
+MADE = {
+    "config.json",
+    "tokenizer.json",
+    "secrets.json",
+    "operator.json",
+    "catalog.toml",
+    "docker-compose.override.yml",
+}
 """Files that a user has, not the tree."""
 
 

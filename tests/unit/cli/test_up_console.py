@@ -12,9 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from baton_cli.up.banner import banner, curl_line
+from baton_cli.up.banner import banner, curl_line, model_without_replicas
 from baton_cli.up.console import PatientConsole, UpConsole
 from baton_cli.up.ready import Readiness, ReadinessProbe
+from baton_common.catalog import load_catalog, parse_catalog
 
 
 class Deaf(io.StringIO):
@@ -111,6 +112,22 @@ def test_the_curl_line_survives_the_shell() -> None:
     assert json.loads(words[-1])["stream"] is True
     assert "-k" not in words
     assert "-k" in shlex.split(curl_line("https://127.0.0.1:8080", "k"))
+
+
+def test_a_plain_gateway_shows_a_model_that_it_can_ask_or_where_to_name_one() -> None:
+    ready = Readiness(True, True, "")
+    assert model_without_replicas(load_catalog()) is None
+    assert any("catalog.toml" in line for line in banner("http://x", "k", 2.5, ready, None))
+    assert not any("curl" in line for line in banner("http://x", "k", 2.5, ready, None))
+    theirs = """
+        [models.theirs]
+        context_length = 1000
+        [[models.theirs.targets]]
+        base_url = "http://10.0.0.5:8000/v1"
+    """
+    assert model_without_replicas(parse_catalog(theirs, load_catalog())) == "theirs"
+    (line,) = [line for line in banner("http://x", "k", 2.5, ready, "theirs") if "curl" in line]
+    assert json.loads(shlex.split(line)[-1])["model"] == "theirs"
 
 
 def test_the_result_does_not_claim_more_than_there_is() -> None:

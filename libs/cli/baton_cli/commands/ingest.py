@@ -51,4 +51,6 @@ def ingest_one(client: EdgeClient, document: Document) -> tuple[Outcome, str]:
     except CliError as error:
         return "failed", f"failed     {document.source}: {error}"
     outcome = outcome_of(counts)
-    return outcome, f"{outcome:<10} {document.source} ({counts.get('chunks', 0)} chunks)"
+    num_chunks = counts.get("chunks", 0)
+    noun = "chunk" if num_chunks == 1 else "chunks"
+    return outcome, f"{outcome:<10} {document.source} ({num_chunks} {noun})"

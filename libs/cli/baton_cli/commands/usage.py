@@ -45,6 +45,9 @@ def usage(
     if as_json:
         console.print_json(json.dumps({"object": "list", "data": rows}))
         return
+    if not rows:
+        console.print("None.")
+        return
     show_table(usage_table(rows), ("Attempts", "Cached"))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from baton_cli.home import write_secret
 from baton_cli.keys import new_key, open_key_book
 from baton_cli.operator_bus import Operator
-from baton_cli.up.banner import banner
+from baton_cli.up.banner import banner, model_without_replicas
 from baton_cli.up.bus import is_routine, server_spec, wait_until_listening
 from baton_cli.up.console import UpConsole
 from baton_cli.up.nats_config import OPERATOR, new_passwords, render_nats_config
@@ -23,6 +23,7 @@ from baton_cli.up.ports import free_port
 from baton_cli.up.ready import ReadinessProbe
 from baton_cli.up.settings import UpSettings
 from baton_cli.up.supervised import SupervisedProcess
+from baton_common.catalog import catalog_of
 from baton_common.vault import new_key as new_vault_key
 
 _MODEL_SECONDS = 120.0
@@ -131,7 +132,12 @@ class Supervisor:
                 await self._wait_for_models(probe, key)
         finally:
             await probe.close()
-        for line in banner(self._settings.url, key, time.monotonic() - started, readiness):
+        model = "auto"
+        if (
+            self._settings.plain_gateway and readiness.ready
+        ):  # its edge and gateway have read the same catalog
+            model = model_without_replicas(catalog_of(self._settings.home.root))
+        for line in banner(self._settings.url, key, time.monotonic() - started, readiness, model):
             self._console.plain(line)
 
     async def _wait_for_models(self, probe: ReadinessProbe, key: str) -> None:
