@@ -101,7 +101,7 @@ async def test_an_edge_that_does_not_answer_yet_is_not_ready() -> None:
         raise httpx.ConnectError("refused", request=request)
 
     probe = ReadinessProbe("http://edge", httpx.MockTransport(refuse))
-    assert await probe.ask() == Readiness(False, False, "edge_api: ConnectError")
+    assert await probe.ask() == Readiness(False, False, "edge_api does not answer yet")
     await probe.close()
 
 

@@ -29,6 +29,9 @@ class Readiness:
     """What is still missing, for people."""
 
 
+_NOT_YET = Readiness(ready=False, reached=False, detail="edge_api does not answer yet")
+
+
 class ReadinessProbe:
     def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         # The edge's certificate is for its public name, not for this loop-back question: not verified.
@@ -39,12 +42,14 @@ class ReadinessProbe:
             trust_env=False,
             transport=transport,
         )
-        self.last = Readiness(ready=False, reached=False, detail="edge_api does not answer yet")
+        self.last = _NOT_YET
         self.waiting_for: tuple[str, ...] = ()
 
     async def ask(self) -> Readiness:
         try:
             response = await self._client.get("/readyz")
+        except httpx.ConnectError:
+            self.last = _NOT_YET
         except httpx.HTTPError as error:
             self.last = Readiness(ready=False, reached=False, detail=f"edge_api: {type(error).__name__}")
         else:
