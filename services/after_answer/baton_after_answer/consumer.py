@@ -1,4 +1,4 @@
-"""The loop of stop 10: take what is there → one transaction → acknowledge → spans.
+"""The loop of stop 10: gather → take what is there → one transaction → acknowledge → spans.
 
 Owns the fate of each message: committed and acknowledged, rejected and ended, or given back while the
 database is away. Nothing is acknowledged before its commit; nothing is counted twice after it.
@@ -26,8 +26,8 @@ from baton_contracts.spans import SpanBatch
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.1
-"""Ledger rows alone wait so long for the next ones and for their answer's conversation, to share a commit,
-unless somebody asks the books."""
+"""Records wait so long in the queue for the next ones, to share a commit, unless somebody asks the books.
+None of them wakes this process meanwhile: it would take a core from the questions that follow."""
 
 Write = Callable[[Entry], Awaitable[None]]
 PublishSpans = Callable[[SpanBatch], Awaitable[None]]
@@ -77,35 +77,44 @@ class Consumer:
         self._ensure_queue = ensure_queue
         self._retry_seconds = retry_seconds
         self._price_of = price_of
+        self._is_stopping = False
         self._idle = asyncio.Event()
         self.counts = Counts()
 
     async def run(self) -> None:
-        """Until the inbox is closed."""
+        """Until `stop`."""
         self._idle.clear()
         try:
-            while not self._inbox.closed:
-                if batch := await self._inbox.next_batch():
-                    await self.settle(await self._gathered(batch))
-                elif not self._inbox.closed:
+            while not self._is_stopping:
+                if not await self._inbox.wait():
                     await self._look_after_queue()
+                    continue
+                await self._gather()
+                await self._settle_while_they_come()
         finally:
             self._idle.set()
 
     async def stop(self) -> None:
-        """The batch in hand is finished, the rest goes back to the queue."""
-        await self._inbox.close()
+        """What is in the queue by now is written, up to a batch; the rest stays there."""
+        self._is_stopping = True
+        self._inbox.wake()
         await self._idle.wait()
+        await self._inbox.close()
 
-    async def _gathered(self, batch: list[Delivery]) -> list[Delivery]:
-        """With what comes while nobody asks for any of it."""
-        is_full = len(batch) >= self._inbox.batch
-        if is_full or not all(".after.usage." in delivery.subject for delivery in batch):
-            return batch
+    async def _settle_while_they_come(self) -> None:
+        while batch := await self._inbox.fetch():
+            await self.settle(batch)
+            if self._is_stopping:
+                return
+            if len(batch) < self._inbox.batch:
+                await self._gather()
+
+    async def _gather(self) -> None:
+        if self._is_stopping:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(GATHER_SECONDS):
                 await self._asked()
-        return batch + self._inbox.take()
 
     async def settle(self, batch: Sequence[Delivery]) -> None:
         """Decides the fate of each message of `batch`."""

@@ -1,8 +1,8 @@
-"""Taking messages from a JetStream consumer: one pull request is always open at the server.
+"""Taking messages from a JetStream consumer, a batch at a time: none arrives that was not asked for.
 
-Owns the pull protocol over the plain bus: messages arrive as they are stored (nats-py's own `fetch` waits
-until a batch is full or its time is over), status messages say that a pull is over, silence makes it ask
-again. Knows nothing of what the messages mean.
+Owns the pull protocol over the plain bus: a pull brings what is there, or what comes first, and a status says
+that it is over (nats-py's own `fetch` waits until a batch is full or its time is over). Silence and a
+reconnect end it too. Knows nothing of what the messages mean.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import secrets
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from baton_common.bus import Bus, BusMessage, Subscription
@@ -19,6 +20,7 @@ from baton_common.errors import BusError
 from baton_common.jetstream import API, nanoseconds
 
 _EXPIRES_SECONDS = 2.0
+"""So long a pull waits for the first message."""
 _PATIENCE_SECONDS = 1.0
 """Beyond the pull's own end: then the server has forgotten it."""
 _PAUSE_SECONDS = 0.2
@@ -60,6 +62,8 @@ class Delivery:
 
 
 class PullInbox:
+    """One at a time: whoever awaits a pull is the only one to."""
+
     def __init__(self, bus: Bus, *, stream: str, consumer: str, inbox_prefix: str, batch: int) -> None:
         self._bus = bus
         self._next = f"{API}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
@@ -67,80 +71,71 @@ class PullInbox:
         self.batch = batch
         """How many are taken at once, at most."""
         self._arrived: deque[Delivery] = deque()
-        self._news = asyncio.Event()
+        self._pull_number = 0
         self._owed = 0
-        """Messages that the open pull may still bring."""
-        self._asked_at = 0.0
-        self._ended_at_once = False
-        self._closed = False
+        """Messages that the latest pull may still bring."""
+        self._over = asyncio.Event()
+        """The latest pull brings nothing more."""
+        self._is_woken = False
         self._subscription: Subscription | None = None
+        bus.when_back(self._over.set)  # the server forgot the pull with the connection
 
     async def start(self) -> None:
-        self._bus.when_back(self._ask_anew)
-        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
+        self._subscription = await self._bus.subscribe(f"{self._inbox}.*", self._on_message)
 
-    async def next_batch(self) -> list[Delivery]:
-        """What is there, up to a batch, and at least one; empty once the inbox is closed. Returns an empty
-        list also when the server ended a pull at once: the caller may look whether its stream is there."""
-        while not self._closed and not self._arrived:
-            if self._ended_at_once:
-                self._ended_at_once = False
+    async def wait(self) -> bool:
+        """Until something has arrived, or `wake`. False when the server ended the pull at once: the caller
+        may look whether its stream is there."""
+        while not self._arrived and not self._is_woken:
+            asked_at = time.monotonic()
+            await self._pull(_EXPIRES_SECONDS)
+            is_at_once = time.monotonic() - asked_at < _PAUSE_SECONDS
+            if is_at_once and not self._arrived and not self._is_woken:
                 await asyncio.sleep(_PAUSE_SECONDS)
-                return []
-            await self._wait()
-        if self._closed:
-            return []
-        return self.take()
+                return False
+        return True
 
-    def take(self) -> list[Delivery]:
-        """What has arrived by now, up to a batch."""
+    async def fetch(self) -> list[Delivery]:
+        """What has arrived and what the queue has now, up to a batch."""
+        if len(self._arrived) < self.batch:
+            await self._pull(0.0)
         size = min(self.batch, len(self._arrived))
         return [self._arrived.popleft() for _ in range(size)]
 
+    def wake(self) -> None:
+        """Nothing is waited for from here on: the service ends."""
+        self._is_woken = True
+        self._over.set()
+
     async def close(self) -> None:
         """Nothing new is taken; what has arrived and was not handed out goes back at once."""
-        self._closed = True
-        self._news.set()
+        self.wake()
         if self._subscription:
             await self._subscription.unsubscribe()
         while self._arrived:
             await self._arrived.popleft().nak(0.001)
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    async def _wait(self) -> None:
-        self._news.clear()  # before asking: what arrives from here on wakes us
-        silent = time.monotonic() - self._asked_at > _EXPIRES_SECONDS + _PATIENCE_SECONDS
-        if self._owed <= 0 or silent or not self._bus.connected:
-            await self._ask()
+    async def _pull(self, seconds: float) -> None:
+        """Returns once it has brought what is there; waits so long for the first message if there is none."""
+        self._pull_number += 1
+        self._owed = self.batch - len(self._arrived)
+        self._over.clear()
+        body = {"batch": self._owed, "no_wait": True, "expires": nanoseconds(seconds)}
+        reply = f"{self._inbox}.{self._pull_number}"
         try:
-            async with asyncio.timeout(_EXPIRES_SECONDS / 4):
-                await self._news.wait()
-        except TimeoutError:
-            return
-
-    async def _ask(self) -> None:
-        body = {"batch": self.batch, "expires": nanoseconds(_EXPIRES_SECONDS)}
-        self._asked_at = time.monotonic()
-        try:
-            await self._bus.publish(self._next, json.dumps(body).encode(), reply=self._inbox)
+            await self._bus.publish(self._next, json.dumps(body).encode(), reply=reply)
         except BusError:
-            self._owed = 0
-        else:
-            self._owed = self.batch
-
-    def _ask_anew(self) -> None:
-        """The server forgot the pull when the connection was lost: its silence need not be waited for."""
-        self._owed = 0
-        self._news.set()
+            if not seconds:
+                return  # else the bus may come back meanwhile
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds + _PATIENCE_SECONDS):
+                await self._over.wait()
 
     def _on_message(self, message: BusMessage) -> None:
         if message.reply.startswith("$JS.ACK."):
-            self._owed -= 1
             self._arrived.append(Delivery(self._bus, message.subject, message.payload, message.reply))
-        else:  # a status: this pull is over, whatever the reason
-            self._owed = 0
-            self._ended_at_once = time.monotonic() - self._asked_at < _PAUSE_SECONDS
-        self._news.set()
+            self._owed -= 1
+            if self._owed == 0:
+                self._over.set()
+        elif message.subject == f"{self._inbox}.{self._pull_number}":  # its status, whatever the reason
+            self._over.set()

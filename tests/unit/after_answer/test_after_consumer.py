@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,18 +23,16 @@ from baton_common.memory_bus import MemoryBus
 from baton_contracts.queries import BooksQuery, BooksReply
 from baton_contracts.records import ConversationRecord, UsageRecord
 from baton_contracts.spans import SpanBatch
-from tests.support.after_records import conversation_record, subject_of, usage_record
+from tests.support.after_queue import QueueBus, ack_subject
+from tests.support.after_records import AnyRecord, conversation_record, subject_of, usage_record
 from tests.support.relay import HandClock, eventually
-
-STORED_AT_NANOSECONDS = 1_999_750_000_000
-NEXT = "$JS.API.CONSUMER.MSG.NEXT.AFTER.after_answer"
 
 
 @dataclass
 class Desk:
     """A consumer with everything around it in memory: `events` is what happened, in order."""
 
-    bus: MemoryBus = field(default_factory=MemoryBus)
+    bus: QueueBus = field(default_factory=QueueBus)
     events: list[str] = field(default_factory=list)
     spans: list[SpanBatch] = field(default_factory=list)
     fail: list[Exception] = field(default_factory=list)
@@ -58,6 +58,13 @@ class Desk:
             price_of=load_catalog().price_of,
         )
 
+    def store(self, record: AnyRecord) -> None:
+        self.bus.store(subject_of(record), record.encode())
+
+    @property
+    def commits(self) -> list[str]:
+        return [event for event in self.events if event.startswith("commit")]
+
     def delivery(self, record: UsageRecord | ConversationRecord, number: int = 1) -> Delivery:
         return Delivery(self.bus, subject_of(record), record.encode(), ack_subject(number))
 
@@ -76,14 +83,12 @@ class Desk:
         self.spans.append(batch)
 
     async def _until_asked(self) -> None:
+        """One question, one answer: the next time somebody has to ask again."""
         await self.asked.wait()
+        self.asked.clear()
 
     async def _ensure_queue(self) -> None:
         self.events.append("queue made")
-
-
-def ack_subject(number: int) -> str:
-    return f"$JS.ACK.AFTER.after_answer.1.{number}.{number}.{STORED_AT_NANOSECONDS}.0"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,12 @@ def ack_subject(number: int) -> str:
 )
 def test_a_delivery_tells_when_it_was_stored(reply: str) -> None:
     assert Delivery(MemoryBus(), "s", b"", reply).stored_at == 1999.75
+
+
+async def turns() -> None:
+    """Whoever can go on without time passing does."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def settled(desk: Desk, *deliveries: Delivery) -> list[str]:
@@ -156,57 +167,113 @@ async def test_a_row_that_the_database_refuses_does_not_keep_the_others_out() ->
     assert {event for event in events if ":" in event} == {"1:+ACK", "2:+TERM", "3:+ACK"}
 
 
-async def test_the_loop_takes_what_the_server_delivers_and_asks_for_more() -> None:
-    desk = Desk()
-    asked: list[BusMessage] = []
-    await desk.bus.subscribe(NEXT, asked.append)
-    consumer = await desk.build(batch=2)
+@pytest.fixture
+def long_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a question or a full batch makes it write."""
+    monkeypatch.setattr(consumer_module, "GATHER_SECONDS", 3600.0)
+
+
+@asynccontextmanager
+async def running(desk: Desk, batch: int = 10) -> AsyncIterator[Consumer]:
+    consumer = await desk.build(batch)
     await desk.inbox.start()
     loop = asyncio.create_task(consumer.run())
-    await eventually(lambda: len(asked) == 1)
-    assert json.loads(asked[0].payload) == {"batch": 2, "expires": 2_000_000_000}
-    for number in (1, 2):
-        record = usage_record()
-        await desk.bus.publish(asked[0].reply, record.encode(), reply=ack_subject(number))
-        # The memory bus keeps the inbox as the subject, so the record is set aside: the loop is what counts.
-    await eventually(lambda: len(asked) == 2)
-    assert sum(event.endswith("+TERM") for event in desk.events) == 2
-    await consumer.stop()
-    await loop
+    yield consumer
+    desk.asked.set()
+    async with asyncio.timeout(5):
+        await consumer.stop()
+        await loop
+
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_one_row_wakes_and_those_that_follow_come_together_with_the_batch() -> None:
+    desk = Desk()
+    async with running(desk):
+        await eventually(lambda: len(desk.bus.pulls) == 1)
+        assert desk.bus.pulls[0] == {"batch": 10, "no_wait": True, "expires": 2_000_000_000}
+        for record in (usage_record(), conversation_record(), usage_record()):
+            desk.store(record)
+            await turns()
+        assert (desk.bus.num_queued, desk.commits, len(desk.bus.pulls)) == (2, [], 1)
+        desk.asked.set()
+        await eventually(lambda: desk.commits == ["commit 2+1+0"])
+        assert desk.bus.pulls[1] == {"batch": 9, "no_wait": True, "expires": 0}
+        await turns()
+        assert desk.events[1:] == ["noted", "1:+ACK", "2:+ACK", "3:+ACK"]
+
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_while_rows_come_none_of_them_wakes_the_loop() -> None:
+    desk = Desk()
+    async with running(desk):
+        desk.store(usage_record())
+        desk.asked.set()
+        await eventually(lambda: len(desk.commits) == 1)
+        for _ in range(2):
+            desk.store(usage_record())
+            await turns()
+        assert (desk.bus.num_queued, len(desk.commits)) == (2, 1)
+        desk.asked.set()
+        await eventually(lambda: desk.commits[1:] == ["commit 2+0+0"])
+
+
+async def test_rows_are_written_a_moment_later_though_nobody_asks() -> None:
+    desk = Desk()
+    async with running(desk):
+        for number in range(3):
+            desk.store(usage_record())
+            await eventually(lambda n=number: sum(map(len, (e.ledger for e in desk.written))) == n + 1)
+
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_a_full_batch_waits_for_nothing() -> None:
+    desk = Desk()
+    for _ in range(7):
+        desk.store(usage_record())
+    async with running(desk, batch=3):
+        desk.asked.set()
+        await eventually(lambda: desk.commits == ["commit 3+0+0", "commit 3+0+0", "commit 1+0+0"])
+
+
+async def test_the_end_of_the_service_writes_what_is_in_the_queue() -> None:
+    desk = Desk()
+    async with running(desk) as consumer:
+        desk.store(usage_record())
+        await turns()
+        desk.store(usage_record())
+        stopping = asyncio.create_task(consumer.stop())
+        await eventually(lambda: desk.commits == ["commit 2+0+0"])
+        await stopping
 
 
 async def test_a_pull_that_the_server_ends_at_once_makes_the_queue_anew() -> None:
     desk = Desk()
-    asked: list[BusMessage] = []
-    await desk.bus.subscribe(NEXT, asked.append)
-    consumer = await desk.build()
-    await desk.inbox.start()
-    loop = asyncio.create_task(consumer.run())
-    await eventually(lambda: len(asked) == 1)
-    await desk.bus.publish(asked[0].reply, b"")
-    await eventually(lambda: "queue made" in desk.events)
-    await eventually(lambda: len(asked) == 2)
-    await consumer.stop()
-    await loop
+    desk.bus.is_missing = True
+    async with running(desk):
+        await eventually(lambda: "queue made" in desk.events)
+        desk.bus.is_missing = False
+        await eventually(lambda: len(desk.bus.pulls) == 2)
+        desk.store(usage_record())
+        await eventually(lambda: desk.commits == ["commit 1+0+0"])
+
+
+async def test_while_the_bus_is_away_nobody_asks_and_nobody_complains() -> None:
+    desk = Desk()
+    desk.bus.online = False
+    async with running(desk):
+        await turns()
+        assert (desk.bus.pulls, desk.events) == ([], [])
 
 
 async def test_what_arrived_but_was_not_started_goes_back_when_the_service_ends() -> None:
     desk = Desk()
-    asked: list[BusMessage] = []
-    await desk.bus.subscribe(NEXT, asked.append)
-    consumer = await desk.build()
+    await desk.build()
     await desk.inbox.start()
-    waiting = asyncio.create_task(desk.inbox.next_batch())
-    await eventually(lambda: len(asked) == 1)
-    await desk.bus.publish(asked[0].reply, b"{}", reply=ack_subject(7))
-    await waiting
-    await desk.bus.publish(asked[0].reply, b"{}", reply=ack_subject(8))
-    await asyncio.sleep(0)
+    desk.store(usage_record())
+    assert await desk.inbox.wait()
     await desk.inbox.close()
-    await asyncio.sleep(0)
-    assert [event.partition(" ")[0] for event in desk.events] == ["8:-NAK"]
-    assert await desk.inbox.next_batch() == []
-    await consumer.run()  # ends at once: the inbox is closed
+    await turns()
+    assert [event.partition(" ")[0] for event in desk.events] == ["1:-NAK"]
 
 
 class _Books:
@@ -306,62 +373,3 @@ async def test_a_row_without_a_cost_gets_the_catalogs_and_a_cached_answer_costs_
     await consumer.settle([desk.delivery(record, number) for number, record in enumerate(records, 1)])
     # (42 − 16) × 0.02 + 16 × 0.01 + 7 × 0.04 dollars for a million tokens
     assert [row["cost_picos"] for row in desk.written[0].ledger] == [5, 960_000, 0, 0]
-
-
-class _Arriving(PullInbox):
-    """First one delivery, then what has come since."""
-
-    def __init__(self, desk: Desk, first: Delivery, *later: Delivery, batch: int = 10) -> None:
-        super().__init__(desk.bus, stream="AFTER", consumer="a", inbox_prefix="_INBOX_x", batch=batch)
-        self._first, self._later = [first], list(later)
-
-    async def next_batch(self) -> list[Delivery]:
-        if not self._first:
-            await self.close()
-            return []
-        return [self._first.pop()]
-
-    def take(self) -> list[Delivery]:
-        return self._later
-
-
-async def _commits(desk: Desk, inbox: PullInbox) -> list[str]:
-    consumer = await desk.build()
-    consumer._inbox = inbox  # pyright: ignore[reportPrivateUsage]
-    async with asyncio.timeout(20):
-        await consumer.run()
-    return [event for event in desk.events if event.startswith("commit")]
-
-
-async def test_a_ledger_row_waits_for_its_conversation_and_shares_its_commit() -> None:
-    desk = Desk()
-    inbox = _Arriving(desk, desk.delivery(usage_record(), 1), desk.delivery(conversation_record(), 2))
-    assert await _commits(desk, inbox) == ["commit 1+1+0"]
-
-
-@pytest.fixture
-def long_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_module, "GATHER_SECONDS", 3600.0)
-
-
-@pytest.mark.usefixtures("long_gathering")
-async def test_ledger_rows_are_written_at_once_when_somebody_asks_the_books() -> None:
-    desk = Desk()
-    inbox = _Arriving(desk, desk.delivery(usage_record(), 1), desk.delivery(usage_record(), 2))
-    running = asyncio.create_task(_commits(desk, inbox))
-    await asyncio.sleep(0)
-    assert not desk.written
-    desk.asked.set()
-    assert await running == ["commit 2+0+0"]
-
-
-@pytest.mark.usefixtures("long_gathering")
-async def test_a_full_batch_waits_for_nothing_nor_does_what_others_may_read() -> None:
-    desk = Desk()
-    assert await _commits(desk, _Arriving(desk, desk.delivery(usage_record(), 1), batch=1)) == [
-        "commit 1+0+0"
-    ]
-    other = Desk()
-    assert await _commits(other, _Arriving(other, other.delivery(conversation_record(), 1))) == [
-        "commit 0+1+0"
-    ]

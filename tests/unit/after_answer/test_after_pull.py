@@ -19,12 +19,15 @@ async def test_a_bus_that_is_back_is_asked_at_once(monkeypatch: pytest.MonkeyPat
     await bus.subscribe("$JS.API.CONSUMER.MSG.NEXT.AFTER.books", pulls.put_nowait)
     inbox = PullInbox(bus, stream="AFTER", consumer="books", inbox_prefix="_INBOX", batch=4)
     await inbox.start()
-    taking = asyncio.create_task(inbox.next_batch())
+    waiting = asyncio.create_task(inbox.wait())
     async with asyncio.timeout(20):
         await pulls.get()
         bus.online = False
         bus.online = True  # before the inbox has looked
         asked = await pulls.get()
         await bus.publish(asked.reply, b"record", reply="$JS.ACK.AFTER.books.1.7.1.1500000000.0")
-        (delivery,) = await taking
+        await bus.publish(asked.reply, b"its end")
+        assert await waiting
+    bus.online = False  # nothing more is asked for
+    (delivery,) = await inbox.fetch()
     assert (delivery.payload, delivery.stored_at) == (b"record", 1.5)
