@@ -74,8 +74,10 @@ class PullInbox:
         self._pull_number = 0
         self._owed = 0
         """Messages that the latest pull may still bring."""
+        self._asked_at = 0.0
         self._over = asyncio.Event()
         """The latest pull brings nothing more."""
+        self._ended_at_once = False
         self._is_woken = False
         self._subscription: Subscription | None = None
         bus.when_back(self._over.set)  # the server forgot the pull with the connection
@@ -87,10 +89,8 @@ class PullInbox:
         """Until something has arrived, or `wake`. False when the server ended the pull at once: the caller
         may look whether its stream is there."""
         while not self._arrived and not self._is_woken:
-            asked_at = time.monotonic()
             await self._pull(_EXPIRES_SECONDS)
-            is_at_once = time.monotonic() - asked_at < _PAUSE_SECONDS
-            if is_at_once and not self._arrived and not self._is_woken:
+            if self._ended_at_once and not self._arrived:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 return False
         return True
@@ -120,6 +120,8 @@ class PullInbox:
         self._pull_number += 1
         self._owed = self.batch - len(self._arrived)
         self._over.clear()
+        self._ended_at_once = False
+        self._asked_at = time.monotonic()
         body = {"batch": self._owed, "no_wait": True, "expires": nanoseconds(seconds)}
         reply = f"{self._inbox}.{self._pull_number}"
         try:
@@ -138,4 +140,5 @@ class PullInbox:
             if self._owed == 0:
                 self._over.set()
         elif message.subject == f"{self._inbox}.{self._pull_number}":  # its status, whatever the reason
+            self._ended_at_once = time.monotonic() - self._asked_at < _PAUSE_SECONDS
             self._over.set()
