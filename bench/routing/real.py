@@ -1,7 +1,7 @@
 """The same four ways on real replicas: engine workers as processes of their own, over NATS, on this machine.
 
 All go through the router; what differs is how it ranks, and whether it asks for a prompt's tokens (prefix
-only and ours do). The four take turns, several rounds of it, every other one backwards, and a question's time
+only and ours do). The four take turns, several rounds of it, each begun by another one, and a question's time
 is its median over the rounds: what else this machine does at some moment is nobody's merit. Each run has a
 cache salt of its own, so that none finds what another computed.
 """
@@ -79,13 +79,19 @@ async def measure(load: RealLoad, names: Sequence[str] = ("shared", "cold")) -> 
         await stand.until_ready(load.num_replicas)
         await stand.run("warm up", "round robin", traffic["cold"][: 2 * load.num_replicas])
         for number in range(load.rounds):
-            for name, policy in reversed(runs) if number % 2 else runs:
+            for name, policy in _turns(list(runs), number):
                 salt = f"{name} {policy} {number}"
                 runs[name, policy].append(await stand.run(salt, policy, traffic[name]))
     return [
         {"replicas": load.num_replicas, "load": name, "policy": policy, **over_rounds(outcomes).row()}
         for (name, policy), outcomes in runs.items()
     ]
+
+
+def _turns(runs: list[tuple[str, str]], number: int) -> list[tuple[str, str]]:
+    """Each round begins with another one: no run is always first, and none comes twice in a row."""
+    first = number % len(runs)
+    return runs[first:] + runs[:first]
 
 
 def over_rounds(outcomes: Sequence[Outcome]) -> Outcome:
