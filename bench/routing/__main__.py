@@ -73,10 +73,9 @@ def main() -> None:
             real = asyncio.run(measure(load.quick() if options.quick else load, options.real_loads))
             refusals = asyncio.run(measure_refusals())
         print_table(real)
-        others_kept = [row for row in kept().get("real", []) if row["load"] not in options.real_loads]
-        real = others_kept + real
         print_table([refusals])
         around = {"cores": others.cores, "load_average": others.load_average}
+        real = beside_others("real", real)
         keep({"real": real, "refusals": refusals, "neighbours": around, "machine": describe()})
 
 
@@ -85,17 +84,23 @@ def kept() -> dict[str, Any]:
 
 
 def keep(found: dict[str, object]) -> None:
-    """Beside what an earlier run of the other half found."""
+    """Beside what earlier runs of the other half found."""
     all_found = kept() | {"command": "python -m bench.routing"} | found
     RESULTS.write_text(json.dumps(all_found, indent=1, ensure_ascii=False) + "\n")
 
 
+def beside_others(half: str, rows: list[Row]) -> list[Row]:
+    """With the rows of other loads that an earlier run found, so that one that is broken off loses none."""
+    ours = {(row["replicas"], row["load"]) for row in rows}
+    others: list[Row] = [row for row in kept().get(half, []) if (row["replicas"], row["load"]) not in ours]
+    return others + rows
+
+
 def simulate(cases: Sequence[Case]) -> None:
-    rows: list[Row] = []
     for case in cases:
-        rows += (of_case := compare(case))
+        of_case = compare(case)
         print_table(of_case)
-        keep({"simulated": rows})
+        keep({"simulated": beside_others("simulated", of_case)})
 
 
 def compare(case: Case) -> list[Row]:
