@@ -16,10 +16,13 @@ from typing import NamedTuple
 _GLUED = re.compile(r"(?<=\w)[^\w\s]++(?=\w)")
 """Marks between two words, with no blank beside."""
 _OF_CODE = re.compile(r"[(){}\[\]=<>\"|;\\]")
-_MARKS = re.compile(r"[(){}\[\]=<>\"|;\\`]+|::|(?<!\S)--?(?=\w)|\)?\.(?=\s|$)")
+_MARKS = re.compile(r"[(){}\[\]=<>|;\\`]+|::|(?<!\S)--?(?=\w)")
 """No name goes on across one of these."""
-_AROUND = " \t\r\n.,:!?'*#$&/-–—+~_"
+_AROUND = " \t\r\n.,:!?'\"*#$&/-–—+~_"
 """Not a part of a name at its ends."""
+_WRITTEN_AS_A_NAME = re.compile(r"[A-Z][a-z]+(?:['-]?[A-Z][a-z]+)*|[A-Z]{4,}")
+"""In ASCII."""
+_GLUE_BEFORE = re.compile(r"(?<=\w)[^\w\s]+$")
 _VERSION = re.compile(r"(?<!\s)\s+v?\d[\d.]*$")
 _ADDRESS = re.compile(r"\w://")
 _IMPORT = re.compile(r"\s*(?:from\s+[\w.]+\s+import\s[\w*,() ]+|import\s+[\w.]+(?:\s+as\s+\w+)?);?\s*")
@@ -43,7 +46,10 @@ _BESIDE: tuple[tuple[str, str], ...] = (
     (r"\b(?:function|def|func|fn|new)\s+[*&]?$", r"\s*[(<]"),
     (r"\bexport\s+default\s+$", r"\s*;"),
     # Called, or a part of it is: `X()`, `X("a")`, `X(id=1)`, `X(a.b)`, `X(int a) {`, `X.build()`, `X.y = 1`
-    (r"", r"\((?:\)|[\"'{\[*&$]|\w+\s*=|\w+[.(\[]\w|[^()\n]{0,80}\)\s*(?:\{|=>|[;:]\s*$))"),
+    (
+        r"",
+        r"\((?:\)|[\"'{\[*&$]|\w+\s*=|\w+[.(\[]\w|[^()\n]{0,80}\w=\S|[^()\n]{0,80}\)\s*(?:\{|=>|[;:]\s*$))",
+    ),
     (r"", r"(?:\.\w+)*\.[a-z_]\w*\s*(?:\(|=[^=])"),
     (r"", r"::\w"),
     (r"\w(?:::|->)$", r""),
@@ -102,7 +108,7 @@ def persons(text: str, finds: Iterable[Place]) -> list[Place]:
         part
         for start, end in finds
         for part in _parts(text, start, end)
-        if not _IMPORT.fullmatch(part.text.join(_line(text, part)))
+        if not (_is_glued_code(part, *_line(text, part)) or _is_import(part, *_line(text, part)))
     ]
     in_full = {word for part in parts if not part.is_one_word for word in part.text.split()}
     alone = {part.text for part in parts if part.is_one_word} - in_full
@@ -130,6 +136,18 @@ def _line(text: str, part: Part) -> tuple[str, str]:
     """Of the line in which it stands: what is before, and what is behind."""
     before = text[max(0, part.start - _WINDOW) : part.start].rpartition("\n")[2]
     return before, text[part.end : part.end + _WINDOW].partition("\n")[0]
+
+
+def _is_import(part: Part, before: str, behind: str) -> bool:
+    return _IMPORT.fullmatch(f"{before}{part.text}{behind}") is not None
+
+
+def _is_glued_code(part: Part, before: str, behind: str) -> bool:
+    """A word such as `max(` or `np` in `[np.nan`: glued to a mark of code, and not written as a name is."""
+    if not part.text.isascii() or not part.is_one_word or _WRITTEN_AS_A_NAME.fullmatch(part.text):
+        return False
+    glue = _GLUE_BEFORE.search(before), _GLUED.match(f"{part.text[-1]}{behind}", 1)
+    return any(marks and _OF_CODE.search(marks[0]) for marks in glue)
 
 
 def _is_code(text: str, word: str) -> bool:
