@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import httpx
@@ -12,16 +11,11 @@ from baton_contracts import subjects
 from baton_edge_api.batches.store import OfflineStore
 from tests.support.batch_files import MODEL, beats, begun, counted, jsonl, line, reached, results
 from tests.support.edge_process import KEY, FakeRelay, Turn, hello
+from tests.support.ports import free_port
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import ServiceProcess, running_service
 
 RESPONSES = "/v1/responses"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def client_of(port: int) -> httpx.AsyncClient:

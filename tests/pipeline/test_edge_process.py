@@ -17,14 +17,9 @@ from nats.js.kv import KeyValue
 from baton_contracts import subjects
 from baton_contracts.keys import key_hash
 from tests.support.edge_process import KEY, QUESTION, FakeRelay, hello, running_edge
+from tests.support.ports import free_port
 from tests.support.restricted_nats import restricted_nats
 from tests.support.service_process import running_service
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_the_edge_needs_only_its_own_rights(tmp_path: Path) -> None:

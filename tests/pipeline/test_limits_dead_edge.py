@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from pathlib import Path
 
@@ -19,16 +18,11 @@ from tests.support.books import running_books
 from tests.support.edge_process import QUESTION, Turn
 from tests.support.limited_edges import CHAT, PROMPT_TOKENS, Held, LimitedEdges, limited_edges
 from tests.support.nats_server import running_nats_server
+from tests.support.ports import free_port
 from tests.support.service_process import ServiceProcess, running_service
 
 MODEL = "smollm2-135m"
 RULE = LimitRule(tokens_per_minute=10_000, concurrent=2, budget=Budget(picos=10**12, period="total"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def book(limited: LimitedEdges, turn: Turn) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from baton_common.errors import BusError, BusTimeout, MessageTooLarge, NoRespond
 from baton_common.nats_bus import NatsBus
 from baton_common.nats_client import StraightClient
 from tests.support.nats_server import running_nats_server
+from tests.support.ports import free_port
 from tests.support.relay import eventually
 from tests.support.restartable_nats import Connections, restartable_nats_server
 
@@ -102,7 +102,7 @@ async def test_a_callback_that_raises_costs_its_message_only(
 
 async def test_after_a_restart_of_the_server_all_is_as_before(tmp_path: Path) -> None:
     heard: list[bytes] = []
-    port = _free_port()
+    port = free_port()
     with running_nats_server(tmp_path, port=port) as url:
         bus = await NatsBus.connect(url, name="test")
         await bus.subscribe("sub", lambda message: heard.append(message.payload))
@@ -183,12 +183,6 @@ async def test_what_one_turn_publishes_is_one_write(tmp_path: Path, monkeypatch:
                 await bus.publish("turn", bytes(100))
             await eventually(lambda: bool(writes))
             assert (len(writes), writes[0] > 1000) == (1, True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_a_bus_that_was_just_found_again_is_not_settled(

@@ -130,7 +130,7 @@ async def test_one_that_did_not_take_it_is_avoided_whichever_router_is_asked_nex
     await stage.sender.subscribe(
         subjects.engine_all(mute.replica), lambda message: handed.append(message.subject)
     )
-    routers = [await stage.router(router_dispatch_seconds=0.1) for _ in range(2)]
+    routers = [await stage.router(router_dispatch_seconds=0.3) for _ in range(2)]
     await asyncio.gather(stage.guard(), stage.gateway())
     await stage.sender.publish(subjects.replica(MODEL, mute.replica), mute.encode())
 
@@ -208,7 +208,7 @@ async def test_a_prompt_over_the_context_is_the_clients_fault_and_tried_once(sta
     assert (heard.error.code, heard.error.status) == ("context_length_exceeded", 400)
     assert "31 in the prompt" in heard.error.message
     assert "7 for the answer" in heard.error.message
-    await eventually(lambda: bool(stage.spans.get(heard.request_id)))
+    await eventually(lambda: {span.stop for span in stage.spans.get(heard.request_id, [])} >= {5, 6})
     refusals = [s for s in stage.spans[heard.request_id] if s.stop == 6 and s.name == "dispatch"]
     assert len(refusals) == 1
 
@@ -236,7 +236,7 @@ async def test_the_same_handoff_twice_is_one_answer(stage: Stage) -> None:
     handoff = stage.handoff()
     request_id = await stage.send(handoff)
     await eventually(lambda: len(engine.submitted) == 2)
-    raw = await stage.sender.request(subjects.gateway(request_id), handoff.encode(), timeout=1)
+    raw = await stage.sender.request(subjects.gateway(request_id), handoff.encode(), timeout=20)
     assert Ack.decode(raw).verdict == "held"
     for _ in WORDS:
         engine.step()
@@ -421,6 +421,7 @@ async def test_an_engine_that_missed_the_cancel_is_told_again(
     await stage.cancel(request_id)
 
     await eventually(lambda: worker.node.num_held == 0)
+    await eventually(lambda: bool(stage.records))
     assert [(row.outcome, row.usage.completion_tokens) for row in stage.records] == [("cancelled", 1)]
 
 
@@ -442,7 +443,7 @@ async def test_a_guard_that_dies_with_a_short_answer_in_hand_is_told_of(
     assert heard.error is not None
     assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
     assert heard.seconds < 6
-    assert [row.outcome for row in stage.records] == ["finished"]
+    await eventually(lambda: [row.outcome for row in stage.records] == ["finished"])
 
 
 async def test_a_guard_that_dies_with_a_hit_of_the_cache_in_hand_is_told_of(
@@ -464,7 +465,7 @@ async def test_a_guard_that_dies_with_a_hit_of_the_cache_in_hand_is_told_of(
     assert heard.error is not None
     assert (heard.error.code, heard.error.stop) == ("stop_lost", "output_guardrails")
     assert heard.seconds < 6
-    assert [row.outcome for row in stage.records] == ["finished", "cache_hit"]
+    await eventually(lambda: [row.outcome for row in stage.records] == ["finished", "cache_hit"])
 
 
 SMALL, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b"
@@ -494,13 +495,14 @@ async def test_auto_falls_back_at_once_when_its_choice_is_full(stage: Stage) -> 
     await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
     held = await stage.fill(full)
 
-    heard = await stage.ask(model="auto")
+    answers = [await stage.ask(model="auto") for _ in range(5)]
 
-    assert heard.text == ANSWER
-    assert [(prologue.model, prologue.attempt) for prologue in heard.prologues] == [(LARGE, 1)]
-    assert heard.seconds < 0.5
+    for heard in answers:
+        assert heard.text == ANSWER
+        assert [(prologue.model, prologue.attempt) for prologue in heard.prologues] == [(LARGE, 1)]
+    assert median(heard.seconds for heard in answers) < 0.5
+    await eventually(lambda: len(stage.records) == len(answers))
+    assert {(row.model, row.attempt) for row in stage.records} == {(LARGE, 2)}
     for request_id in held:
         await stage.cancel(request_id)
         await stage.listen(request_id)
-    rows = {row.request_id: row for row in stage.records}
-    assert (rows[heard.request_id].model, rows[heard.request_id].attempt) == (LARGE, 2)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -20,6 +21,8 @@ from tests.support.service_process import ServiceProcess
 from tests.support.waiting import eventually
 
 ANSWER = "".join(WORDS)
+STARTS_SECONDS = 60.0
+"""A request lives longer than the start of the process that goes on with it."""
 SETTINGS: dict[str, str] = {}
 """Further ones of the worker."""
 
@@ -56,7 +59,7 @@ async def test_killed_before_the_first_token_another_replica_answers(
     async with AsyncExitStack() as stack:
         stuck = await stack.enter_async_context(running_worker(relay_nats, stall_after=0))
         await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
-        request_id = await stage.send(stage.handoff())
+        request_id = await stage.send(stage.handoff(seconds=STARTS_SECONDS))
         heard = await stage.listen(request_id, until=lambda heard: bool(heard.prologues))
         assert heard.prologues[0].replica == instance_of(stuck)
         sound = await stack.enter_async_context(running_worker(relay_nats))
@@ -76,11 +79,13 @@ async def test_killed_in_the_middle_another_replica_goes_on(stage: Stage, relay_
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(running_worker(relay_nats, words=words, stall_after=40))
         await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
-        request_id = await stage.send(stage.handoff())
+        request_id = await stage.send(stage.handoff(seconds=STARTS_SECONDS))
         heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 20)
         second = await stack.enter_async_context(running_worker(relay_nats, words=words))
+        killed_at = time.monotonic()
         await first.kill()
         heard = await stage.listen(request_id, into=heard)
+        waited_seconds = time.monotonic() - killed_at
 
     assert heard.error is None
     assert heard.text == "".join(words)
@@ -88,7 +93,7 @@ async def test_killed_in_the_middle_another_replica_goes_on(stage: Stage, relay_
     assert len(heard.prologues) == 1
     assert heard.end is not None
     assert heard.end.usage.completion_tokens == 60
-    assert heard.seconds < 20
+    assert waited_seconds < 15
     await eventually(lambda: len(stage.records) == 2)
     rows = [(row.outcome, row.replica, row.error_code) for row in stage.records]
     assert rows == [
@@ -125,7 +130,7 @@ async def test_asked_to_leave_it_hands_back_what_takes_too_long(
     async with AsyncExitStack() as stack:
         leaving = await stack.enter_async_context(running_worker(relay_nats, words=words, stall_after=9))
         await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
-        request_id = await stage.send(stage.handoff())
+        request_id = await stage.send(stage.handoff(seconds=STARTS_SECONDS))
         heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 9)
         await stack.enter_async_context(running_worker(relay_nats, words=words))
         code = await leaving.terminate()
@@ -145,7 +150,7 @@ async def test_asked_to_leave_it_finishes_what_it_holds(stage: Stage, relay_nats
     words = [f"w{number} " for number in range(400)]
     async with running_worker(relay_nats, words=words, step_seconds=0.005) as worker:
         await asyncio.gather(stage.guard(), stage.router(), stage.gateway())
-        request_id = await stage.send(stage.handoff())
+        request_id = await stage.send(stage.handoff(seconds=STARTS_SECONDS))
         heard = await stage.listen(request_id, until=lambda heard: len(heard.token_ids) >= 5)
         leaving = asyncio.create_task(worker.terminate())
         await worker.logged("draining 1 requests")

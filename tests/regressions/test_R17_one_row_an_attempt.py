@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from statistics import median
 
 import pytest
 
@@ -49,13 +50,14 @@ async def test_a_store_that_is_away_does_not_hold_up_the_answer(stage: Stage) ->
     await stage.whole(FakeEngine())
     await stage.lose_store()
 
-    heard = await stage.ask()
+    answers = [await stage.ask() for _ in range(5)]
 
-    assert heard.text == "".join(WORDS)
-    assert heard.seconds < 0.5
+    assert [heard.text for heard in answers] == ["".join(WORDS)] * 5
+    assert median(heard.seconds for heard in answers) < 0.5
     stage.records.clear()
     await stage.find_store()
-    await eventually(lambda: heard.request_id in {row.request_id for row in stage.records}, seconds=10)
+    stored = {heard.request_id for heard in answers}
+    await eventually(lambda: {row.request_id for row in stage.records} >= stored)
 
 
 async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_store_it(
@@ -69,7 +71,7 @@ async def test_a_gateway_killed_before_its_row_is_stored_has_the_engine_worker_s
     await gateway.vanish()
     await stage.find_store()
 
-    await eventually(lambda: any(row.stand_in for row in stage.records), seconds=10)
+    await eventually(lambda: any(row.stand_in for row in stage.records))
     row = next(row for row in stage.records if row.stand_in)
     assert (row.request_id, row.run_id, row.attempt) == (heard.request_id, "0a1b2c3d", 1)
     assert (row.outcome, row.finish_reason, row.error_code) == ("finished", "stop", None)

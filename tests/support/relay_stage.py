@@ -244,7 +244,7 @@ class Stage:
         """Until the request is over, or `until` holds."""
         queue, started = self._asked[request_id]
         heard = into or Exchange(request_id)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while heard.end is None and heard.error is None:
                 match await queue.get():
                     case Prologue() as prologue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +12,13 @@ from typing import Any
 
 from baton_common.nats_bus import NatsBus
 from tests.support.nats_server import server_binary
+from tests.support.ports import free_port
 
 
 class RestartableNats:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as probe:  # a port that was free a moment ago; the server has to keep one
-            probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
+        self._port = free_port()  # the server keeps it while it is away
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.support.ports import free_port
 from tests.support.whole_system import DEV_KEY, pulled_models
 from tests.system.operator_desk import ask_stats
 
@@ -48,12 +48,6 @@ def eventually(look: Callable[[], T], what: str, *, seconds: float = 20) -> T:
             return found
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}; last seen: {found!r}"
         time.sleep(_POLL_SECONDS)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment_without_baton() -> dict[str, str]:

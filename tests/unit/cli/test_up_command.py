@@ -24,9 +24,9 @@ import pytest
 from baton_cli.keys import key_hash, open_key_book
 from baton_cli.models.store import Manifest, ModelStore
 from baton_cli.operator_bus import Operator
-from baton_cli.up.ports import free_port
 from baton_cli.up.settings import SERVICES
 from baton_common.catalog import load_catalog
+from tests.support.ports import free_port
 
 STAND_IN = """
 import fcntl, os, signal, sys

@@ -40,7 +40,7 @@ class Ear:
         for frame in frames:
             await self.bus.publish(subjects.frames(US, "guard", RID), encode_frame(frame))
 
-    async def until_over(self, seconds: float = 1.0) -> Attempt:
+    async def until_over(self, seconds: float = 20.0) -> Attempt:
         async with asyncio.timeout(seconds):
             await self.listener.until_over(self.attempt)
         return self.attempt
