@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from baton_common.bus import BusMessage
 from baton_common.memory_bus import MemoryBus
 from baton_common.node import Node
