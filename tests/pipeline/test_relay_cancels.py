@@ -11,6 +11,7 @@ from baton_common.cancels import broadcast_cancel
 from baton_contracts import subjects
 from baton_contracts.frames import Cancel, CancelAck
 from baton_contracts.heartbeats import Lease
+from baton_llm_gateway import itinerary
 from tests.support.fake_engine import FakeEngine
 from tests.support.relay_stage import Exchange, Running, Stage
 from tests.support.scripted_answer import Script
@@ -23,7 +24,7 @@ async def cancelled(stage: Stage, request_id: str) -> list[CancelAck]:
     """Cancels as the edge does, and waits for what the holders say."""
 
     cancel = Cancel(request_id=request_id, reason="client_disconnected")
-    return await broadcast_cancel(stage.edge.bus, cancel, timeout=1, enough=3)
+    return await broadcast_cancel(stage.edge.bus, cancel, timeout=5, enough=3)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 7], ids=["waiting", "prefilled", "decoding"])
@@ -51,7 +52,17 @@ async def test_a_cancel_frees_the_blocks_and_is_confirmed(stage: Stage, steps: i
     assert (row.usage.prompt_tokens, row.usage.completion_tokens) == (7, steps)
 
 
-async def test_a_cancel_while_the_next_attempt_waits_stops_all_attempts(stage: Stage) -> None:
+async def test_a_cancel_while_the_next_attempt_waits_stops_all_attempts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = asyncio.Event()
+
+    def long_pause(failures: int) -> float:
+        assert failures == 1
+        waits.set()
+        return 5.0
+
+    monkeypatch.setattr(itinerary, "backoff_seconds", long_pause)
     engines = [FakeEngine(Script(error_after=0), autoplay=False) for _ in range(2)]
     await stage.whole(*engines)
 
@@ -59,9 +70,11 @@ async def test_a_cancel_while_the_next_attempt_waits_stops_all_attempts(stage: S
     await eventually(lambda: any(engine.waiting for engine in engines))
     first = next(engine for engine in engines if engine.waiting)
     second = next(engine for engine in engines if engine is not first)
+    first.step()
+    first.step()
+    async with asyncio.timeout(20):
+        await waits.wait()
     await stage.cancel(request_id)
-    first.step()
-    first.step()
     heard = await stage.listen(request_id)
 
     assert heard.end is not None or heard.error is not None
@@ -121,7 +134,7 @@ async def test_a_lost_guard_is_a_typed_error_at_the_edge(stage: Stage) -> None:
 
     assert heard.error is not None
     assert (heard.error.code, heard.error.status) == ("stop_lost", 502)
-    assert not engine.waiting
+    await eventually(lambda: not engine.waiting)
 
 
 async def test_200_cancels_at_random_moments_leave_nothing_behind(stage: Stage) -> None:
@@ -142,7 +155,7 @@ async def test_200_cancels_at_random_moments_leave_nothing_behind(stage: Stage) 
     assert all(heard.end or heard.error for heard in answers)
     services = [worker, guard, router, gateway]
     await eventually(lambda: all(each.node.num_held == 0 for each in services))
-    assert [each.node.cancels.num_held for each in services] == [0, 0, 0, 0]
+    await eventually(lambda: not any(each.node.cancels.num_held for each in services))
     assert (engine.running, engine.waiting) == ([], [])
     assert engine.stats().kv_blocks_held == 0
     accepted = len(engine.submitted) - 1
