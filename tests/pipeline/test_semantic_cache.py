@@ -30,7 +30,9 @@ async def test_another_phrasing_is_answered_without_a_model(nats_url: str, tmp_p
         embedders = await NatsBus.connect(nats_url, name="embedder")
         async with (
             scripted_embedder(embedders) as embedder,
-            plain_gateway(nats_url, tmp_path, catalog_with(("far", provider), more=WANTED)) as plain,
+            plain_gateway(
+                nats_url, tmp_path, catalog_with(("far", provider), more=WANTED), semantic_embed_seconds=10
+            ) as plain,
         ):
             first = await plain.ask(content=ASKED, temperature=0)
             assert embedder.queries == []
