@@ -104,7 +104,7 @@ def test_killed_before_the_first_byte_the_client_gets_an_http_error_or_the_answe
         system.frozen(HELD_BY[service]),
         background(system, asked_for, **NO_CACHE) as asked,
     ):
-        eventually(lambda: system.stats().get(service, {}).get("held"), f"{service} holds it", seconds=5)
+        eventually(lambda: system.stats().get(service, {}).get("held"), f"{service} holds it")
         old = system.send(service, signal.SIGKILL)
         killed = time.monotonic()
         heard = asked.result(seconds=60)
@@ -113,7 +113,7 @@ def test_killed_before_the_first_byte_the_client_gets_an_http_error_or_the_answe
     assert over < VERDICT_SECONDS
     system.wait_back(service, old)
     hello = question("Say hello.", max_tokens=4)
-    eventually(lambda: ask(system, hello).complete, "an answer, once the frozen one is awake", seconds=5)
+    eventually(lambda: ask(system, hello).complete, "an answer, once the frozen one is awake")
     nothing_left(system, heard, outcomes={"finished", "error", "cancelled"})
 
 

@@ -103,7 +103,7 @@ def test_frozen_the_503_names_it_soon(system: LiveSystem, service: str) -> None:
         assert service in message or (service == "engine_worker" and "eplica" in message)
         assert took < FROZEN_WITHIN_SECONDS
     system.wait_ready()
-    eventually(lambda: hello(system).complete, "an answer, once it is awake", seconds=5)
+    eventually(lambda: hello(system).complete, "an answer, once it is awake")
     system.wait_at_rest()
 
 
