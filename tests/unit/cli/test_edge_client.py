@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from baton_cli.commands.ask import figures
+from baton_cli.commands.ask import ask, figures
 from baton_cli.edge_client import Answer, EdgeAddress, EdgeClient, edge_address
 from baton_cli.errors import CliError, EdgeRefused, EdgeUnreachable
 
@@ -188,6 +188,17 @@ def test_what_can_be_no_key_is_said_without_showing_it(key: str, tmp_path: Path)
     with pytest.raises(CliError, match=r"The API key .* has characters that no key has") as refused:
         edge_address({"BATON_HOME": str(tmp_path)}, "http://edge", key)
     assert key not in str(refused.value)
+
+
+def test_a_pipe_gets_the_answer_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = client_of(stream_of(chunk("Forty"), chunk("-two."), "data: [DONE]\n\n"), times=[1.0, 1.1, 1.2])
+    monkeypatch.setattr("baton_cli.commands.ask.connect", lambda *_: client)
+    ask("What is six times seven?")
+    said = capsys.readouterr()
+    assert said.out == "Forty-two.\n"
+    assert said.err.startswith("TTFT 100 ms")
 
 
 def test_who_is_refused_for_his_key_hears_where_keys_come_from() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from baton_cli.edge_client import Answer, connect
-from baton_cli.terminal import KeyOption, UrlOption, console, write
+from baton_cli.terminal import KeyOption, UrlOption, complaints, console, write
 
 _INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
@@ -33,12 +33,18 @@ def ask(
                 write(piece)
     except KeyboardInterrupt:
         write("\n")
-        console.print(f"cancelled · {figures(answer)}", style="dim", soft_wrap=True)
+        _tell(f"cancelled · {figures(answer)}")
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         client.close()
-    write("\n\n")
-    console.print(figures(answer), style="dim", soft_wrap=True)
+    write("\n\n" if console.is_terminal else "\n")
+    _tell(figures(answer))
+
+
+def _tell(line: str) -> None:
+    """Beside the answer: a pipe or a file gets nothing but that."""
+    beside = console if console.is_terminal else complaints
+    beside.print(line, style="dim", soft_wrap=True)
 
 
 def figures(answer: Answer) -> str:
