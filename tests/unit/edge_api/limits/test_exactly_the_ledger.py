@@ -1,8 +1,9 @@
 """Three edges, one account, and everything that can happen: in the end it says what the ledger says.
 
-Edges reserve, settle, release, are killed between any two awaits, and are taken for dead while they live;
-writes are lost, overtaken, or carried out without an answer. The ledger is the truth: rows of the requests
-that ran, whatever their edge still knew of it.
+Edges reserve, settle, release, leave, are killed between any two awaits, and are taken for dead while they
+live; writes are lost, overtaken, or carried out without an answer; limits change, keys are rotated, clocks
+jump, windows and days turn. The ledger is the truth: rows of the requests that ran, whatever their edge still
+knew.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import pytest
 
 from baton_common.errors import BusError
 from baton_common.money import Price
-from baton_contracts.limits import AccountState, Budget, LimitRule
+from baton_contracts.keys import KeyEntry, key_hash
+from baton_contracts.limits import AccountState, Budget, LimitRule, Slot
+from baton_edge_api.keys import KeyRing
 from baton_edge_api.limits import lane as lane_module
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.holds import Hold, Use
@@ -28,9 +31,14 @@ T0 = 1_796_000_000.0
 PARTY = "key.k1"
 PRICE = Price(2, 2, 3)
 NEVER = Use()
-RULE = LimitRule(
-    requests_per_minute=400, tokens_per_minute=9000, concurrent=9, budget=Budget(picos=30_000, period="total")
+BUDGET = Budget(picos=30_000, period="day")
+RULES = (
+    LimitRule(requests_per_minute=400, tokens_per_minute=9000, concurrent=9),
+    LimitRule(requests_per_minute=9, tokens_per_minute=300, concurrent=400),
+    LimitRule(tokens_per_minute=9000),
+    LimitRule(concurrent=320, requests_per_minute=1000),
 )
+"""That of a key at first, and those that it may be given instead."""
 SEEDS = 60
 
 
@@ -72,14 +80,61 @@ class World:
     dice: random.Random
     bucket: MemoryBucket = field(default_factory=MemoryBucket)
     gone: Gone = field(default_factory=Gone)
+    budget: Budget | None = BUDGET
     ledger: dict[str, Use] = field(default_factory=dict[str, Use])
+    """Money: of this day only."""
+    holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
+    """As they were given, of those that came in."""
     num_begun: int = 0
+    num_lost: int = 0
+    now: float = T0
+    ring: KeyRing = field(default_factory=lambda: KeyRing(""))
+    num_keys: int = 0
+
+    def __post_init__(self) -> None:
+        self.put_key(RULES[0])
+
+    def put_key(self, rule: LimitRule) -> None:
+        """Its limits are changed."""
+        limits = rule.model_copy(update={"budget": self.budget})
+        entry = KeyEntry(key_id="k1", tenant_id="t", limits=limits)
+        self.ring.put(key_hash(f"secret-{self.num_keys}"), entry.encode())
+
+    def rotate_key(self) -> None:
+        """A new one, and soon without the old one."""
+        old = key_hash(f"secret-{self.num_keys}")
+        limits = self.ring.rule_of("k1")
+        assert limits
+        self.num_keys += 1
+        self.put_key(limits)
+        self.ring.remove(old)
 
     def edge(self, name: str) -> Edge:
         link = Link(self.bucket, self.dice)
-        rules = RuleBook(lambda _: RULE)
-        accounts = Accounts(rules, link, self.gone, edge=name, wall=lambda: T0)  # type: ignore[arg-type]
+        rules = RuleBook(self.ring.rule_of)
+        accounts = Accounts(rules, link, self.gone, edge=name, wall=lambda: self.now)  # type: ignore[arg-type]
         return Edge(self, name, accounts)
+
+    async def come_to_rest(self, edges: list[Edge]) -> None:
+        for edge in edges:
+            await edge.finish()
+        for name in self.gone & self.state.slots.keys():
+            await self.settle_lost(name, edges)
+
+    def tell(self) -> None:
+        """The account is as the ledger: of the window that is open, and of this day."""
+        state = self.state
+        opened = {run: hold for run, hold in self.holds.items() if hold.window_start == state.window_start}
+        tokens = sum(self.ledger[run].tokens for run, hold in opened.items() if hold.tokens is not None)
+        if self.budget:
+            assert state.spent_picos == sum(use.picos for use in self.ledger.values())
+        if self.budget or not self.num_lost:
+            assert state.tokens == tokens
+        else:  # what is set aside by an edge that is lost stays used
+            assert state.tokens >= tokens
+        assert sum(hold.requests for hold in opened.values()) <= state.requests
+        assert (state.seats, state.held_picos) == (0, 0)
+        assert not [name for name in state.slots if name in self.gone]
 
     @property
     def state(self) -> AccountState:
@@ -134,11 +189,14 @@ class Edge:
             return
         if not isinstance(outcome.result, Hold):
             return
+        hold = outcome.result
         if cut_off.is_set() or dice.random() < 0.2:  # refused further on
             await accounts.release(PARTY, grant)
             return
         answered = dice.randrange(output + 1)
-        use = world.ledger[run] = Use(prompt + answered, PRICE.at_most(prompt, answered))
+        picos = PRICE.at_most(prompt, answered) if world.budget else 0
+        use = world.ledger[run] = Use(prompt + answered, picos)
+        world.holds[run] = hold
         await self._answer(cut_off)
         if dice.random() < 0.3:
             accounts.free_seat(PARTY, grant)
@@ -165,49 +223,84 @@ class Edge:
         assert await self.accounts.flush(5)
 
 
+@pytest.mark.parametrize("budget", [BUDGET, None])
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_whatever_happens_the_account_comes_to_what_the_ledger_says(
-    seed: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    seed: int, budget: Budget | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lane_module, "RETRY_SECONDS", 0.0)
-    world = World(random.Random(seed))  # noqa: S311  # the same in each run
+    monkeypatch.setattr(lane_module, "PATIENCE_SECONDS", 0.001)
+    world = World(random.Random(seed), budget=budget)  # noqa: S311  # the same in each run
     dice = world.dice
     edges = [world.edge(f"edge-{number}") for number in range(3)]
     num_edges = len(edges)
+    edges_die = bool(budget or seed % 2)
     for _ in range(120):
         which = dice.randrange(3)
         what = dice.random()
         if what < 0.75:
             edges[which].begin()
-        elif what < 0.79:
+        elif what < 0.79 and edges_die:
             dead = edges[which]
             dead.kill()
+            world.num_lost += 1
             world.gone.add(dead.name)
             edges[which] = world.edge(f"edge-{num_edges}")
             num_edges += 1
             if dice.random() < 0.5:
                 await world.settle_lost(dead.name, edges)
-        elif what < 0.82:
+        elif what < 0.82 and edges_die:
             await _taken_for_dead(world, edges, which)
+        elif what < 0.84:
+            await _leave(world, edges[which])
+            edges[which] = world.edge(f"edge-{num_edges}")
+            num_edges += 1
+        elif what < 0.88:
+            _change_something(world)
+        elif what < 0.885:
+            await _turn_day(world, edges)
         else:
             await asyncio.sleep(0)
-    for edge in edges:
-        await edge.finish()
-    for name in world.gone & world.state.slots.keys():
-        await world.settle_lost(name, edges)
+    await world.come_to_rest(edges)
     await world.settle_late(edges)
-    state = world.state
-    assert state.spent_picos == sum(use.picos for use in world.ledger.values())
-    assert state.tokens == sum(use.tokens for use in world.ledger.values())
-    assert (state.seats, state.held_picos, state.late) == (0, 0, {})
-    assert len(world.ledger) <= state.requests <= world.num_begun
-    assert not [name for name in state.slots if name in world.gone]
+    world.tell()
+    assert world.state.late == {}
+
+
+def _change_something(world: World) -> None:
+    what = world.dice.randrange(4)
+    if what == 0:
+        world.put_key(world.dice.choice(RULES))
+    elif what == 1:
+        world.rotate_key()
+    elif what == 2:
+        world.now += world.dice.uniform(-3, 3)  # a clock is put right
+    else:
+        world.now += 61
+
+
+async def _leave(world: World, edge: Edge) -> None:
+    """In order: what it held is given back before it goes."""
+    await edge.finish()
+    slot = world.state.slots.get(edge.name, Slot()) if world.bucket.values else Slot()
+    assert (slot.seats, slot.held_picos, slot.runs) == (0, 0, {})
+    world.gone.add(edge.name)
+
+
+async def _turn_day(world: World, edges: list[Edge]) -> None:
+    """Between requests; what comes late of the day before is not on this one's budget."""
+    if not world.bucket.values:
+        return
+    await world.come_to_rest(edges)
+    world.now += 86_400
+    world.ledger = {run: replace(use, picos=0) for run, use in world.ledger.items()}
 
 
 async def _taken_for_dead(world: World, edges: list[Edge], which: int) -> None:
     """Its lease is lost and nobody hears it; its requests are over. Then it is back, and goes on."""
     cut_off = edges[which]
     cut_off.cut_off.set()
+    world.num_lost += 1
     others = [edge for edge in edges if edge is not cut_off]
     world.gone.add(cut_off.name)
     await world.settle_lost(cut_off.name, others)
