@@ -27,6 +27,9 @@ class Budget(WireModel):
     picos: int = Field(ge=0, lt=2**63, description="Pico-dollars (10⁻¹² USD) a period.")
     period: BudgetPeriod = Field(default="month", description="Days and months are UTC's.")
     alert_percent: int = Field(default=80, ge=1, le=100, description="Spent share that is told.")
+    set_at: float | None = Field(
+        default=None, description="Unix time in seconds: where there was none before, perhaps after spending."
+    )
 
 
 class LimitRule(WireModel):
@@ -82,6 +85,9 @@ class AccountState(WireModel):
     period: str = Field(default="", description="The budget's: 2026-11-29, 2026-11 or total.")
     spent_picos: int = Field(default=0, ge=0)
     alerted: bool = Field(default=False, description="This period's alert was given.")
+    budget_set_at: float | None = Field(
+        default=None, description="The `set_at` of the budget that is counted."
+    )
     slots: dict[str, Slot] = Field(default_factory=dict[str, Slot])
     late: dict[str, LateRun] = Field(default_factory=dict[str, LateRun], description="By `Run.name`.")
     doubt: Doubt | None = None

@@ -46,6 +46,8 @@ class Options:
     budget: str | None = None
     period: BudgetPeriod | None = None
     alert: int | None = None
+    typed_at: float | None = None
+    """Unix time in seconds; None: whose limits they are is new, and has spent nothing."""
 
     def change(self, rule: LimitRule) -> LimitRule:
         """Raises CliError."""
@@ -72,6 +74,7 @@ class Options:
             picos=picos,
             period=self.period or before.period,
             alert_percent=self.alert or before.alert_percent,
+            set_at=budget.set_at if budget else self.typed_at,
         )
 
 

@@ -181,6 +181,15 @@ def test_what_is_not_named_stays() -> None:
     assert Options(rpm="none", budget="none").change(before) == LimitRule()
 
 
+def test_a_budget_tells_when_it_was_set_where_there_was_none() -> None:
+    """What was spent before, in the same period, is then looked up; a new key has spent nothing."""
+    assert Options(budget="2").change(LimitRule()).budget == Budget(picos=parse_dollars("2"))
+    first = Options(budget="2", typed_at=7.0).change(LimitRule())
+    assert first.budget == Budget(picos=parse_dollars("2"), set_at=7.0)
+    raised = Options(budget="3", typed_at=9.0).change(first)
+    assert raised.budget == Budget(picos=parse_dollars("3"), set_at=7.0)
+
+
 def test_an_old_window_and_an_old_period_are_not_use() -> None:
     rule = LimitRule(requests_per_minute=5, budget=Budget(picos=7, period="month"))
     state = AccountState(window_start=1000.0, requests=4, period="2026-10", spent_picos=7)

@@ -90,7 +90,7 @@ def limits(
     models: limit_options.Models = None,
 ) -> None:
     """Change a key's limits, at once; what is not named stays."""
-    options = Options(rpm, tpm, concurrent, budget, period, alert)
+    options = Options(rpm, tpm, concurrent, budget, period, alert, typed_at=time.time())
     names = limit_options.model_names(models)
     entry = with_books(lambda keys, _: keys.set_limits(key_id, options.change, names))
     console.print(f"{entry.key_id} ({entry.name})")

@@ -42,7 +42,7 @@ def set_limits(
     alert: limit_options.Alert = None,
 ) -> None:
     """Change a team's or a model's limits, at once; what is not named stays."""
-    options = Options(rpm, tpm, concurrent, budget, period, alert)
+    options = Options(rpm, tpm, concurrent, budget, period, alert, typed_at=time.time())
     rule = with_books(lambda _, book: book.change(_party(kind, name, tenant), options.change))
     console.print(f"{kind} {name}: {rule_text(rule)}")
 

@@ -34,6 +34,7 @@ class Tally:
         self.period = state.period
         self.spent_picos = state.spent_picos
         self.alerted = state.alerted
+        self.budget_set_at = state.budget_set_at
         self.slots = dict(state.slots)
         self.late = dict(state.late)
         self.doubt = state.doubt
@@ -46,11 +47,11 @@ class Tally:
             self.window_start, self.requests, self.tokens = 0.0, 0, 0
         if budget:
             current = period_name(budget.period, self.now)
+            is_next = len(self.period) == len(current) and self.budget_set_at == budget.set_at
+            if not is_next:  # it was not counted from its period's beginning
+                self.doubt_spent(0.0)
+                self.budget_set_at = budget.set_at
             if self.period != current:
-                if len(self.period) != len(
-                    current
-                ):  # not the next one: it was not counted from its beginning
-                    self.doubt_spent(0.0)
                 self.period, self.spent_picos, self.alerted = current, 0, False
                 self.late = state.late_in(current)
 
@@ -63,6 +64,7 @@ class Tally:
             period=self.period,
             spent_picos=self.spent_picos,
             alerted=self.alerted,
+            budget_set_at=self.budget_set_at,
             slots=dict(self.slots),
             late=dict(self.late),
             doubt=self.doubt,

@@ -261,3 +261,19 @@ async def test_a_team_and_a_model_are_looked_up_and_what_stands_for_several_mode
     assert [scene.state(party).spent_picos for party in (TEAM, AUTO)] == [60, 50]
     payers = [payer for payer, _ in scene.books.asked]
     assert payers[:2] == [Payer("team", "ops", ("acme",)), Payer("model", "small", ["acme", "other"])]
+
+
+async def test_what_was_spent_while_there_was_no_budget_counts_when_there_is_one_again() -> None:
+    scene = Scene(rule=LimitRule(budget=Budget(picos=10_000, period="month")))
+    accounts = scene.accounts()
+    scene.bucket.values[use_entry(KEY)] = (AccountState(period="2026-11").encode(), 1)
+    await spend(accounts, 50)
+    assert scene.state().doubt is None
+    scene.rule = LimitRule(requests_per_minute=100)
+    await spend(accounts, 300, number=2)
+    scene.rule = LimitRule(budget=Budget(picos=10_000, period="month", set_at=T0 + 5))
+    await spend(accounts, 7, number=3)
+    assert scene.state().spent_picos == 50 + 7
+    scene.books.spent_by["k1"] = 357
+    async with scene.looking(accounts):
+        await eventually(lambda: scene.state().spent_picos == 357)
