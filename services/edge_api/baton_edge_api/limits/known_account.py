@@ -19,6 +19,7 @@ from baton_edge_api.limits.account import Account
 from baton_edge_api.limits.changes import Applied, Change, Outcome
 from baton_edge_api.limits.holds import Hold
 from baton_edge_api.limits.spare import Spare
+from baton_edge_api.limits.standing import View
 from baton_edge_api.limits.wish import Wish
 
 log = logging.getLogger(__name__)
@@ -68,14 +69,12 @@ class KnownAccount:
     def open(self) -> Account:
         """A copy with all that is known of it by now: our slot as our holds have it, nothing set aside,
         edges that are gone without their seats."""
+        account = self._open_window()
         state = self.state or AccountState()
-        account = Account(state, self._rule(), self._edge, self.wall())
         for edge in self._gone(each for each in state.slots if each != self._edge):
             account.tally.lose_edge(edge)
         if self._went_back:
             account.tally.doubt_spent(0.0)
-        if self.spare:
-            account.release(self.spare.hold)
         own = Slot(
             seq=(state.slots.get(self._edge) or Slot()).seq,
             seats=sum(hold.seats for hold in self._holds.values()),
@@ -83,6 +82,16 @@ class KnownAccount:
         )
         if self._edge in state.slots or own.seats or own.held_picos:
             account.tally.slots[self._edge] = own
+        return account
+
+    def view(self) -> View:
+        """How it stands by now: nothing of slots, so it costs the same however much is held."""
+        return self._open_window().standing.view
+
+    def _open_window(self) -> Account:
+        account = Account(self.state or AccountState(), self._rule(), self._edge, self.wall())
+        if self.spare:
+            account.release(self.spare.hold)
         return account
 
     def apply(self, batch: Sequence[Change]) -> Applied:
@@ -102,7 +111,7 @@ class KnownAccount:
             return None
         hold, self.spare = found
         self._holds[grant] = hold
-        return Outcome(hold, self.open().standing.view)
+        return Outcome(hold, self.view())
 
     async def write(self, applied: Applied) -> bool:
         """False: somebody was faster. Raises BusError, and then has noted its doubt."""

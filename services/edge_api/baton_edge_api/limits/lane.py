@@ -71,7 +71,7 @@ class Lane:
 
     def view(self) -> View | None:
         """As last seen; None before anything was."""
-        return self._account.open().standing.view if self._account.state else None
+        return self._account.view() if self._account.state else None
 
     def let_in(self, grant: int, wish: Wish, run: str) -> Outcome | None:
         """From what is set aside, without a write. None: it takes one."""
