@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from baton_common.errors import BusError, RequestFailed
+from baton_common.errors import RequestFailed
 from baton_common.spending import Payer
 from baton_contracts.identifiers import name_of_token
 from baton_contracts.limits import (
@@ -73,13 +73,11 @@ class Recounts:
         """For ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for party in self._accounts.doubted(self._wall()):
-                try:
+            try:
+                for party in self._accounts.doubted(self._wall()):
                     await self._recount(party)
-                except BusError as error:
-                    log.warning("%s can't be recounted now: %s", party, error)
-                except RequestFailed as failed:
-                    log.warning("%s can't be recounted now: %s", party, failed.error.message)
+            except RequestFailed as failed:
+                log.warning("budgets can't be recounted now: %s", failed.error.message)
 
     async def _recount(self, party: str) -> None:
         budget, payer, now = self._rules.rule(party).budget, self._payer(party), self._wall()

@@ -230,7 +230,7 @@ async def test_while_the_books_are_away_it_is_tried_again(caplog: pytest.LogCapt
     scene.books.away = True
     scene.books.spent_by["k1"] = 60
     async with scene.looking(accounts):
-        await eventually(lambda: "key.k1 can't be recounted now: after_answer is away." in caplog.text)
+        await eventually(lambda: "budgets can't be recounted now: after_answer is away." in caplog.text)
         scene.books.away = False
         await eventually(lambda: scene.state().spent_picos == 60)
 
