@@ -18,6 +18,9 @@ from baton_contracts.identifiers import new_request_id
 from baton_edge_api.answers import CLOSE, error_answer
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_UNSENT_BYTES = 1024 * 1024
+"""Of answers, before who writes them has to wait: one that is told at once, since another request got it
+before, comes faster than many a client takes it."""
 
 
 class EdgeConnection(HttpToolsProtocol):
@@ -39,6 +42,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().connection_made(transport)
+            transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
             self.heard_at = self.loop.time()
             self._await_head()
 

@@ -72,11 +72,20 @@ def listen(settings: EdgeSettings) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        sock = socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         sys.stderr.write(f"BATON_HOST, BATON_PORT: can't listen on {where}: {error.strerror}\n")
         raise SystemExit(2) from None
+    _bound_unsent(sock, 2 * settings.write_timeout)
+    return sock
+
+
+def _bound_unsent(sock: socket.socket, seconds: float) -> None:
+    """The system gives up a connection whose client has taken nothing for so long, which nobody else does
+    once an answer is written: closing waits for what is unsent. Connections inherit it."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def check_tls(settings: EdgeSettings) -> None:

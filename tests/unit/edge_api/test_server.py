@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from baton_edge_api import server
+from baton_edge_api.http_protocol import MAX_UNSENT_BYTES
 from baton_edge_api.server import listen, serving
 from baton_edge_api.settings import EdgeSettings
 
@@ -157,3 +158,60 @@ async def test_a_head_that_is_never_ended_is_not_waited_for_long(monkeypatch: py
     assert asyncio.get_running_loop().time() - began < 5
     assert await reader.read() == b""
     writer.close()
+
+
+# A client that takes nothing
+
+
+class Flood:
+    """An answer without end. `taken`: pieces of it for which it did not have to wait."""
+
+    PIECE = bytes(64 * 1024)
+
+    def __init__(self, num_pieces: int) -> None:
+        self._num_pieces = num_pieces
+        self.taken = 0
+        self.client_left = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(self._num_pieces):
+            await send({"type": "http.response.body", "body": self.PIECE, "more_body": True})
+            self.taken += 1
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.client_left.set()
+
+
+@asynccontextmanager
+async def not_reading(flood: Flood, **values: object) -> AsyncGenerator[None, None]:
+    """A client that has asked and reads nothing; between the two fits next to nothing."""
+    settings = EdgeSettings.model_validate({"port": 0} | values)
+    listening = listen(settings)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        async with serving(flood, settings, listening, lambda: False):
+            client.connect(listening.getsockname())
+            client.sendall(REQUEST)
+            yield
+            client.close()
+
+
+async def test_an_answer_that_comes_at_once_waits_for_its_client_in_bounds() -> None:
+    flood = Flood(num_pieces=100)
+    async with not_reading(flood):
+        async with asyncio.timeout(5):
+            while flood.taken * len(flood.PIECE) < MAX_UNSENT_BYTES:
+                await asyncio.sleep(0)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert flood.taken * len(flood.PIECE) < MAX_UNSENT_BYTES + 2 * len(flood.PIECE)
+
+
+async def test_a_client_that_never_takes_what_is_written_is_given_up() -> None:
+    flood = Flood(num_pieces=2)
+    async with not_reading(flood, write_timeout=0.1), asyncio.timeout(20):
+        await flood.client_left.wait()
+    assert flood.taken == 2, "nobody waited for it"
