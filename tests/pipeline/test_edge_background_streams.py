@@ -16,8 +16,11 @@ import pytest
 
 from baton_common.buckets import open_bucket
 from baton_contracts.errors import ErrorBody
+from baton_contracts.frames import Data
+from baton_contracts.openai_responses import ResponseRequest
 from baton_edge_api.background import runner
-from baton_edge_api.responses.events import event
+from baton_edge_api.responses.events import EventWriter, event
+from baton_edge_api.responses.telling import Telling
 from tests.support.background_responses import (
     ASKED,
     asked_until,
@@ -245,23 +248,38 @@ async def test_a_part_that_was_told_is_not_told_anew_in_other_words(
         done = await whole(http, model="m", input="Hello?")
         bucket = await open_bucket(edge.bus.jetstream, "baton_background_events")
 
-        async def lost(*kinds: str) -> list[dict[str, Any]]:
+        async def lost(*pieces: bytes, **fields: Any) -> list[dict[str, Any]]:
             """What a client is told of one whose edge wrote these events and was lost."""
             key = secrets.token_hex(20)
-            for number, kind in enumerate(kinds):
-                await bucket.put(f"default.{key}.{number}", event(kind, {"response": done}, number))
-            record = await left_behind(edge, done, streams=True, key=key)
+            for number, piece in enumerate(pieces):
+                await bucket.put(f"default.{key}.{number}", piece)
+            record = await left_behind(edge, done, streams=True, key=key, **fields)
             async with following(http, record.response_id) as events:
-                return await events.rest()
+                told = await events.rest()
+            assert [event["sequence_number"] for event in told] == list(range(len(told)))
+            assert (await http.get(f"/v1/responses/{record.response_id}")).json() == told[-1]["response"]
+            return told
 
-        told = await lost(*BEGINNING)
-        assert [event["sequence_number"] for event in told] == list(range(len(told)))
+        beginning = [event(kind, {"response": done}, number) for number, kind in enumerate(BEGINNING)]
+        told = await lost(*beginning)
         assert (told[-1]["type"], delta_of(told)) == ("response.completed", "Hello ☃!")
         num_turns = len(edge.relay.turns)
-        told = await lost(*BEGINNING, "response.in_progress")
-        assert [event["type"] for event in told[4:]] == ["response.failed"]
-        assert "a part of its answer had been told" in told[-1]["response"]["error"]["message"]
+        part = half_an_answer()
+        told = await lost(*beginning, part)
+        failed = told[-1]["response"]
+        assert (told[-1]["type"], text_of(failed)) == ("response.failed", "Hel")
+        assert failed["output"][0]["status"] == "incomplete"
+        assert "a part of its answer had been told" in failed["error"]["message"]
+        told = await lost(*beginning, part, is_cancelled=True)
+        assert (told[-1]["response"]["status"], text_of(told[-1]["response"])) == ("cancelled", "Hel")
         assert len(edge.relay.turns) == num_turns, "it is not made anew"
+
+
+def half_an_answer() -> bytes:
+    telling = Telling("0" * 40, ResponseRequest(model="m", input="Hello?"), created=0)
+    return EventWriter(telling, num_before=3).data(
+        Data(request_id="0" * 32, sender="x", seq=0, text="Hel", token_ids=(1,))
+    )
 
 
 async def test_who_finds_anothers_event_in_its_place_makes_it_no_longer(

@@ -47,20 +47,21 @@ class EventLog:
         self._is_over = False
         self._is_full = False
 
-    async def open(self) -> None:
-        """Goes on behind what another edge has written."""
+    async def open(self) -> tuple[bytes, ...]:
+        """Goes on behind what another edge has written: these pieces."""
         while True:
             try:
-                pieces = await self._bucket.read_all(f"{self._entry}.>")
+                pieces = tuple((await self._bucket.read_all(f"{self._entry}.>")).values())
                 break
             except BusError as error:
                 log.info("events of %s can't be read yet: %s", self._entry, error)
                 await asyncio.sleep(_AGAIN_SECONDS)
         self._num_pieces = len(pieces)
-        self._num_bytes = sum(map(len, pieces.values()))
-        self._is_full = END in pieces.values()
-        for number, _ in (found for piece in pieces.values() for found in numbered(piece)):
+        self._num_bytes = sum(map(len, pieces))
+        self._is_full = END in pieces
+        for number, _ in (found for piece in pieces for found in numbered(piece)):
             self.num_events = max(self.num_events, number + 1)
+        return pieces
 
     def add(self, piece: bytes) -> None:
         """Events it has already are left out: each run of the response begins with the same ones."""

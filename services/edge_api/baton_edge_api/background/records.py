@@ -5,6 +5,7 @@ Knows nothing of where it is stored or of who makes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import orjson
@@ -93,8 +94,10 @@ class BackgroundRecord(WireModel):
     def object(self) -> dict[str, Any]:
         return orjson.loads(self.body) | {"status": self.state, "output": []}
 
-    def ended(self, status: ResponseStatus, error: dict[str, Any] | None) -> ResponseRecord:
-        """What is kept of one whose answer never began."""
+    def ended(
+        self, status: ResponseStatus, error: dict[str, Any] | None, output: Sequence[dict[str, Any]] = ()
+    ) -> ResponseRecord:
+        """What is kept of one whose answer never began, or whose edge is gone, with what that told."""
         body = orjson.loads(self.body) | {"status": status, "error": error}
         return ResponseRecord(
             request_id=self.request_id,
@@ -105,7 +108,7 @@ class BackgroundRecord(WireModel):
             model=self.model,
             status=status,
             input=self.input,
-            output="[]",
+            output=orjson.dumps(output).decode(),
             body=orjson.dumps(body).decode(),
             created_at=self.created_at,
         )

@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from starlette.types import ASGIApp
@@ -21,10 +22,11 @@ from starlette.types import ASGIApp
 from baton_common.errors import RequestFailed
 from baton_common.tasks import spawn
 from baton_contracts.errors import ErrorBody
-from baton_contracts.records import ResponseRecord
+from baton_contracts.records import ResponseRecord, ResponseStatus
 from baton_edge_api.background.event_log import EventLog
 from baton_edge_api.background.records import BackgroundRecord
 from baton_edge_api.background.store import BackgroundStore
+from baton_edge_api.background.told_output import told_output
 from baton_edge_api.exchange import Inside, Promise
 from baton_edge_api.inside import InsideAnswer, InsideCall, Tries, unless
 from baton_edge_api.record_log import RecordLog
@@ -69,6 +71,8 @@ class BackgroundRun:
             self._events = EventLog(
                 parts.store.events, record.entry, parts.max_piece_bytes, lost=self._give_up
             )
+        self._told: list[dict[str, Any]] = []
+        """Items of the answer that its client has had from an edge that is gone."""
         self._is_handed_back = False
         self.has_begun = False
 
@@ -112,7 +116,7 @@ class BackgroundRun:
             yield
             return
         if self._record.starts > 1:
-            await events.open()
+            self._told = await asyncio.to_thread(told_output, await events.open())
         events.add(self._record.begun())
         writing = asyncio.create_task(events.write())
         try:
@@ -170,7 +174,7 @@ class BackgroundRun:
             if seconds is None:
                 return self._failed_by(answer)
             await unless(self._leaving, self._parts.pause(seconds))
-        return self._record.ended("cancelled", None)
+        return self._ended("cancelled", None)
 
     def _hopeless(self) -> ErrorBody | None:
         """Why nobody will ever make it."""
@@ -213,8 +217,11 @@ class BackgroundRun:
             log.info("%s is not told to be in progress: %s", self._record.response_id, failed)
 
     def _failed(self, error: ErrorBody) -> ResponseRecord:
-        return self._record.ended("failed", error_object(error.status, error.message))
+        return self._ended("failed", error_object(error.status, error.message))
 
     def _failed_by(self, answer: InsideAnswer) -> ResponseRecord:
         message = orjson.loads(answer.body)["error"]["message"]
-        return self._record.ended("failed", error_object(answer.status, message))
+        return self._ended("failed", error_object(answer.status, message))
+
+    def _ended(self, status: ResponseStatus, error: dict[str, Any] | None) -> ResponseRecord:
+        return self._record.ended(status, error, self._told)
