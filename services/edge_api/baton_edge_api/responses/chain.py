@@ -59,12 +59,8 @@ class Chain:
         room = MAX_CHAIN_JSON
         wanted = response_id
         while wanted is not None:
-            page = await self._books.chain(wanted, tenant_id, request_id)
+            page = await self._page(wanted, tenant_id, request_id)
             if not page:
-                if await self._background.find(tenant_id, wanted):
-                    raise bad_value(
-                        "previous_response_id", "this response is still being made. Wait for its end."
-                    )
                 raise _unknown(wanted, is_first=wanted == response_id)
             newest_first += page
             room -= sum(len(each.input) + len(each.output) for each in page)
@@ -72,6 +68,15 @@ class Chain:
                 raise _too_long()
             wanted = page[-1].previous_response_id
         return [Placed(item, "history") for stored in reversed(newest_first) for item in _items_of(stored)]
+
+    async def _page(self, wanted: str, tenant_id: str, request_id: str) -> tuple[StoredResponse, ...]:
+        """Of the chain. Nearly all are in the books: the bucket is only asked for those that are not, and may
+        have come into the books while it was."""
+        if page := await self._books.chain(wanted, tenant_id, request_id):
+            return page
+        if await self._background.find(tenant_id, wanted):
+            raise bad_value("previous_response_id", "this response is still being made. Wait for its end.")
+        return await self._books.chain(wanted, tenant_id, request_id)
 
     async def _resolved(self, items: tuple[Item, ...], tenant_id: str, request_id: str) -> tuple[Item, ...]:
         references = {
