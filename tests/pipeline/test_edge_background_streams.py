@@ -157,6 +157,23 @@ async def test_what_can_not_be_followed_is_refused_by_name(http: httpx.AsyncClie
         assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), query
 
 
+async def test_who_asks_for_the_head_of_a_stream_holds_no_place(own_nats: str, books: None) -> None:
+    may_go_on = asyncio.Event()
+    script = told_in_two(may_go_on)
+    async with running_edge(own_nats, script, max_tenant_background=1) as edge, client_of(edge) as http:
+        async with asking(http) as events:
+            first = await events.until("response.output_text.delta")
+        path = f"/v1/responses/{first[0]['response']['id']}?stream=true"
+        for _ in range(3):
+            head = await http.head(path)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-type"].startswith("text/event-stream")
+        assert (await http.head(f"/v1/responses/resp_{'0' * 40}?stream=true")).status_code == 404
+        async with following(http, first[0]["response"]["id"]) as events:
+            may_go_on.set()
+            assert (await events.rest())[-1]["type"] == "response.completed"
+
+
 async def test_a_stream_ends_as_its_response_does(edge: RunningEdge, http: httpx.AsyncClient) -> None:
     async def endless(turn: Turn) -> None:
         await turn.prologue()

@@ -77,6 +77,9 @@ async def test_what_goes_in_comes_out_byte_for_byte(client: httpx.AsyncClient) -
     assert fetched.content == content
     assert fetched.headers["content-type"] == "application/octet-stream"
     assert fetched.headers["x-content-type-options"] == "nosniff"
+    head = await client.head(f"/v1/files/{made.id}/content")
+    told = {name: value for name, value in fetched.headers.items() if name not in ("date", "x-request-id")}
+    assert (head.content, told.items() <= head.headers.items()) == (b"", True)
     gone = await client.delete(f"/v1/files/{made.id}")
     assert gone.json() == {"id": made.id, "object": "file", "deleted": True}
     for path in ("", "/content"):

@@ -1,7 +1,7 @@
 """An answer that goes to its client piece by piece.
 
 Owns what a client that takes nothing can hold: what the answer holds is let go after a while, whatever became
-of it.
+of it. Who asks for the head alone holds nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from baton_edge_api.answers import HeaderList
@@ -44,4 +44,15 @@ class PiecewiseAnswer(StreamingResponse):
                 raise ClientGone from None
 
         async with self._held:
+            if scope["method"] == "HEAD":
+                await self._held.aclose()
+                await head_of(self.raw_headers)(scope, receive, send)
+                return
             await super().__call__(scope, receive, send_in_time)
+
+
+def head_of(headers: HeaderList) -> Response:
+    """What HEAD gets of an answer with these headers."""
+    head = Response()
+    head.raw_headers = headers
+    return head

@@ -25,7 +25,7 @@ from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.batches.uploads import UploadLimits, upload
 from baton_edge_api.exchange import exchange_of
 from baton_edge_api.keys import KeyRing
-from baton_edge_api.piecewise import PiecewiseAnswer
+from baton_edge_api.piecewise import PiecewiseAnswer, head_of
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
@@ -113,6 +113,8 @@ class FileEndpoints:
             (b"x-content-type-options", b"nosniff"),
             NO_STORE,
         ]
+        if request.method == "HEAD":  # nothing is fetched for it
+            return head_of(headers)
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._downloads.turn(record.tenant_id))
             content = held.enter_context(await self._store.open_file(record.id))

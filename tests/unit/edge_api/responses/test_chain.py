@@ -20,7 +20,7 @@ KEPT = StoredResponse(response_id=BEFORE, status="completed", input=ITEM, output
 
 
 class Places:
-    """Books and bucket. `ends_after`: so many looks the response comes into the books and leaves the bucket."""
+    """Books and bucket. `ends_after` so many looks the response leaves the bucket for the books."""
 
     def __init__(self, ends_after: int, *, is_known: bool = True) -> None:
         self._ends_after = ends_after
