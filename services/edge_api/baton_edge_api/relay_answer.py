@@ -1,8 +1,8 @@
-"""The way of one answer: from the relay's frames to the client's bytes, and what is kept of it.
+"""The way of one answer: from the relay's frames to the client's bytes.
 
 Owns everything from the hand-on to the last byte: stream or whole, errors before and after the first byte, a
-client that leaves. In what form an answer is told is its writer's. The path of a token is one frame taken,
-one event made, one write.
+client that leaves. In what form an answer is told is its writer's, what is kept of it answer_books'. The path
+of a token is one frame taken, one event made, one write.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from baton_contracts.errors import ErrorBody
 from baton_contracts.frames import Data, End, Prologue
 from baton_contracts.identifiers import request_ids_of
 from baton_edge_api.actor import Desk
+from baton_edge_api.answer_books import AnswerBooks
 from baton_edge_api.answer_headers import baton_headers
 from baton_edge_api.answer_so_far import AnswerSoFar
 from baton_edge_api.answers import NO_STORE, Answer, HeaderList
@@ -70,7 +71,6 @@ class RelayAnswer:
         grant: Grant,
     ) -> None:
         self._settings = settings = parts.settings
-        self._record_log = parts.record_log
         self._metrics = parts.metrics
         self._exchange = exchange
         self._envelope = envelope
@@ -93,7 +93,17 @@ class RelayAnswer:
         self._now = asyncio.get_running_loop().time
         began = self._now() - max(0.0, time.time() - exchange.started)
         self._so_far = AnswerSoFar(question.num_answers, began)
-        self._kept = False
+        self._books = AnswerBooks(
+            parts.record_log,
+            settings,
+            envelope,
+            question,
+            self._call,
+            self._so_far,
+            trace,
+            grant,
+            asked_at=exchange.started,
+        )
         self._last_byte = 0.0
         """Unix time at which the client got its last byte, or was given up."""
 
@@ -149,7 +159,7 @@ class RelayAnswer:
         client.ping_when_silent()
         await self._pump_stream()
         await client.write(writer.finish(so_far))
-        await self._close_books()
+        await self._books.close()
         await client.write(writer.last(so_far), more=False)
 
     async def _pump_stream(self) -> None:
@@ -172,7 +182,7 @@ class RelayAnswer:
             so_far.add(frame, self._watchdog.last_frame)
         self._ended(frame)
         writer.finish(so_far)
-        await self._close_books()
+        await self._books.close()
         answer = Answer(200, writer.last(so_far), [NO_STORE, *self._baton_headers(prologue)])
         await self._client.send_whole(answer)
 
@@ -185,41 +195,6 @@ class RelayAnswer:
 
     def _baton_headers(self, prologue: Prologue | None) -> HeaderList:
         return baton_headers(self._envelope.conversation_id, self._question.ignored, prologue)
-
-    async def _close_books(self) -> None:
-        """Of a good end, before its last byte; both are writes to the bus, made at the same time."""
-        if self._grant.is_limited:
-            await asyncio.gather(self._charge(), self._keep(Ending()))
-        else:
-            await self._keep(Ending())
-
-    async def _charge(self) -> None:
-        """Once: the first call counts. Before the last byte, so that a client which asks again at once finds
-        its seat free and its limits settled; far from its limits, they are with its next request."""
-        if not self._grant.is_limited:
-            return
-        so_far = self._so_far
-        beginning = self._call.beginning
-        model = beginning.model if beginning else self._question.chat.model
-        charged = self._call.charged(so_far.used)
-        await self._grant.settle(
-            so_far.used, model, charged, uncounted=self._call.uncounted, is_all=self._call.has_ended
-        )
-        if self._grant.alerts:
-            self._trace.attributes["budget_alerts"] = tuple(self._grant.alerts)
-
-    async def _keep(self, ending: Ending) -> None:
-        """Once: the first call counts. An answer that never began is not kept."""
-        if self._so_far.prologue is None or self._kept:
-            return
-        self._kept = True
-        began = self._trace.wall()
-        records = self._question.records(self._envelope, self._so_far, ending, self._exchange.started)
-        if self._settings.plain_gateway:  # a gateway keeps no conversations, but what it was told to store
-            records = [record for record in records if record.kind != "conversation"]
-        if records:
-            stored = await self._record_log.keep(records, self._settings.record_seconds)
-            self._trace.span("record", began, stored=stored)
 
     # Ends that are not wanted
 
@@ -256,7 +231,7 @@ class RelayAnswer:
         if cancelling is None:
             await self._hear_end(0.0)  # of several, some may have ended well
             return
-        await self._keep(ending)
+        await self._books.keep(ending)
         outcome = await cancelling
         await self._hear_end(_END_SECONDS)
         self._trace.span("cancel", self._last_byte, acks=outcome.num_acks)
@@ -274,15 +249,15 @@ class RelayAnswer:
         event = b""
         if self._client.is_streaming:
             event = self._writer.broken(error, self._so_far)
-            await self._keep(ending)
+            await self._books.keep(ending)
         await self._client.tell(error, event, self._baton_headers(self._call.prologue))
 
     # After the last byte
 
     async def _settle(self, status: str, ending: Ending) -> None:
-        await self._keep(ending)
+        await self._books.keep(ending)
         if self._call.beginning or status == "cancelled":
-            await self._charge()
+            await self._books.charge()
         else:
             await self._grant.release(may_cost=not self._call.over)
         self._so_far.describe(self._trace.attributes)

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 
-from baton_common.context import RequestContext
 from baton_common.frame_inbox import FrameInbox
 from baton_common.memory_bus import MemoryBus
-from baton_common.node import Node
-from baton_common.tracing import SpanRecorder
 from baton_contracts import subjects
 from baton_contracts.frames import Error
 from baton_contracts.heartbeats import Lease
 from baton_llm_gateway.telling import tell_if_lost
-from tests.support.relay import make_envelope
+from tests.support.errands import EDGE, GUARD, errand_over
 from tests.support.waiting import eventually
 
-GUARD, EDGE = "output_guardrails-1", "edge_api-1"
-RUN, LATER_RUN = "00000001", "00000002"
 
-
-async def heard_by(run_id: str) -> list[Error]:
-    """By an edge whose request of this run has the id of one whose guard dies behind its end."""
+async def heard_by(run_id: str | None = None) -> list[Error]:
+    """By an edge whose request of this run (else of that run itself) has the id of one whose guard dies
+    behind its end."""
     bus = MemoryBus()
-    node = Node(bus, "llm_gateway")
-    await node.leases.start()
+    ctx = errand_over(bus).ctx
+    await ctx.node.leases.start()
     inbox = FrameInbox(bus, subjects.reply_all(EDGE))
     await inbox.start()
-    envelope = make_envelope(edge=EDGE).model_copy(update={"run_id": RUN})
-    ctx = RequestContext(node, envelope, SpanRecorder(node.service, node.instance, 5, node.clock))
     queue = inbox.open(ctx.request_id)
-    queue.run_id = run_id
+    queue.run_id = run_id or ctx.envelope.run_id
     said: list[bytes] = []
     await bus.subscribe(subjects.reply_all(EDGE), lambda message: said.append(message.payload))
 
@@ -43,9 +36,9 @@ async def heard_by(run_id: str) -> list[Error]:
 
 
 async def test_an_edge_that_still_waits_hears_that_the_guard_died() -> None:
-    (error,) = await heard_by(RUN)
+    (error,) = await heard_by()
     assert (error.error.code, error.error.stop) == ("stop_lost", "output_guardrails")
 
 
 async def test_a_later_run_with_the_same_id_is_not_ended_by_it() -> None:
-    assert await heard_by(LATER_RUN) == []
+    assert await heard_by("later001") == []
