@@ -1,10 +1,15 @@
-"""What all HTTP models share: strictness, and marks by which an error's path leaves out a union's tags."""
+"""What all HTTP models share: strictness, and marks by which an error's path leaves out a union's tags.
+
+A body that is wrong all over costs no more than one that is wrong once: long lists are judged up to their
+first wrong item (`fail_fast`), objects only if they are not too large.
+"""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator
+from pydantic_core import PydanticKnownError
 
 TAG_MARK = "«"
 """Begins the tags of unions, so that an error's path can be told apart from them."""
@@ -45,6 +50,20 @@ def by_kind(*kinds: str, otherwise: str) -> Discriminator:
         return f"{TAG_MARK}{kind if kind in kinds else otherwise}»"
 
     return Discriminator(tag)
+
+
+def at_most(num_members: int) -> BeforeValidator:
+    """Of an object. Told before its members are judged."""
+
+    def check(value: object) -> object:
+        if isinstance(value, dict):
+            size = len(cast("dict[str, object]", value))
+            if size > num_members:
+                told = {"field_type": "Dictionary", "max_length": num_members, "actual_length": size}
+                raise PydanticKnownError("too_long", told)
+        return value
+
+    return BeforeValidator(check)
 
 
 JsonObject = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from baton_contracts.openai_base import HttpModel
+from baton_contracts.openai_base import HttpModel, at_most
 
 FilePurpose = Literal["batch", "assistants", "fine-tune", "vision", "user_data", "evals"]
 StoredPurpose = Literal[FilePurpose, "batch_output"]
@@ -66,7 +66,9 @@ class BatchRequest(HttpModel):
     input_file_id: str = Field(min_length=1, max_length=64)
     endpoint: BatchEndpoint
     completion_window: Literal["24h"]
-    metadata: dict[_MetadataName, _MetadataValue] | None = Field(default=None, max_length=16)
+    metadata: Annotated[dict[_MetadataName, _MetadataValue] | None, at_most(16)] = Field(
+        default=None, max_length=16
+    )
     output_expires_after: ExpiresAfter | None = None
 
 

@@ -20,12 +20,12 @@ def _prompt_tag(value: object) -> str | None:
     return _INNER.get(type(value[0])) if isinstance(value, list) and value else None
 
 
-_Ids = Annotated[list[TokenId], Field(min_length=1)]
+_Ids = Annotated[list[TokenId], Field(min_length=1, fail_fast=True)]
 CompletionPrompt = Annotated[
     Annotated[str, Tag("«string»")]
     | Annotated[list[str], Field(max_length=MAX_PROMPTS), Tag("«strings»")]
     | Annotated[_Ids, Tag("«token_ids»")]
-    | Annotated[list[_Ids], Field(max_length=MAX_PROMPTS), Tag("«lists»")],
+    | Annotated[list[_Ids], Field(max_length=MAX_PROMPTS, fail_fast=True), Tag("«lists»")],
     Discriminator(
         _prompt_tag,
         custom_error_type="invalid_type",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, Tag
 
-from baton_contracts.openai_base import HttpModel, by_json_type
+from baton_contracts.openai_base import HttpModel, at_most, by_json_type
 from baton_contracts.openai_formats import (
     Choices,
     Pattern,
@@ -50,7 +50,7 @@ class GenerationRequest(HttpModel):
     n: int | None = Field(default=None, ge=1, le=128, description="The engine has its own bound.")
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]] | None, at_most(1024)] = Field(
         default=None, max_length=1024, description="Token id → number added to its logit."
     )
     response_format: ResponseFormat | None = None

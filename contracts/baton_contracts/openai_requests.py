@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind
+from baton_contracts.openai_base import HttpModel, JsonObject, at_most, by_json_type, by_kind
 from baton_contracts.openai_generation import GenerationRequest
 from baton_contracts.openai_tools import (
     AskedToolCall,
@@ -49,12 +49,12 @@ _CONTENT = Discriminator(
     custom_error_type="invalid_type",
     custom_error_message="must be a string or a list of text parts",
 )
-_TextParts = Annotated[list[TextPart], Field(min_length=1), Tag("«parts»")]
+_TextParts = Annotated[list[TextPart], Field(min_length=1, fail_fast=True), Tag("«parts»")]
 _AssistantPart = Annotated[
     Annotated[TextPart, Tag("«text»")] | Annotated[RefusalPart, Tag("«refusal»")],
     by_kind("refusal", otherwise="text"),
 ]
-_AssistantParts = Annotated[list[_AssistantPart], Field(min_length=1), Tag("«parts»")]
+_AssistantParts = Annotated[list[_AssistantPart], Field(min_length=1, fail_fast=True), Tag("«parts»")]
 Content = Annotated[Annotated[str, Tag("«string»")] | _TextParts, _CONTENT]
 AssistantContent = Annotated[Annotated[str, Tag("«string»")] | _AssistantParts, _CONTENT]
 
@@ -141,7 +141,7 @@ Retrieval = Annotated[
 class ChatCompletionRequest(GenerationRequest):
     """POST /v1/chat/completions."""
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=4096)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=4096, fail_fast=True)
     max_tokens: int | None = Field(default=None, ge=1, lt=2**31, description="The older name of the next.")
     max_completion_tokens: int | None = Field(default=None, ge=1, lt=2**31)
     logprobs: bool | None = None
@@ -161,7 +161,7 @@ class ChatCompletionRequest(GenerationRequest):
         description="A stored conversation: its history goes before the messages of this request.",
     )
     store: bool | None = Field(default=None, description="No effect.")
-    metadata: dict[str, str] | None = Field(default=None, description="No effect.")
+    metadata: Annotated[dict[str, str] | None, at_most(1024)] = Field(default=None, description="No effect.")
     safety_identifier: str | None = Field(default=None, description="No effect.")
     service_tier: str | None = Field(default=None, description="No effect.")
     reasoning_effort: Effort | None = Field(

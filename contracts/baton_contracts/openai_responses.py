@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from baton_contracts.openai_base import HttpModel, JsonObject, by_json_type, by_kind, kind_of
+from baton_contracts.openai_base import HttpModel, JsonObject, at_most, by_json_type, by_kind, kind_of
 from baton_contracts.openai_formats import JsonObjectFormat, TextFormat
 from baton_contracts.openai_generation import Stop, StreamOptions
 from baton_contracts.openai_requests import UNKNOWN_ROLE, Retrieval
@@ -45,14 +45,14 @@ _Part = Annotated[
     | Annotated[Refusal, Tag("«refusal»")],
     by_kind("output_text", "refusal", otherwise="input_text"),
 ]
-_Parts = Annotated[list[_Part], Field(min_length=1, max_length=4096)]
+_Parts = Annotated[list[_Part], Field(min_length=1, max_length=4096, fail_fast=True)]
 _Content = Annotated[
     Annotated[str, Tag("«string»")] | Annotated[_Parts, Tag("«list»")],
     by_json_type("a string or a list of text parts"),
 ]
 _Output = Annotated[
     Annotated[str, Tag("«string»")]
-    | Annotated[Annotated[list[InputText], Field(min_length=1)], Tag("«list»")],
+    | Annotated[Annotated[list[InputText], Field(min_length=1, fail_fast=True)], Tag("«list»")],
     by_json_type("a string or a list of input_text parts"),
 ]
 
@@ -140,7 +140,7 @@ InputItem = Annotated[
         custom_error_message=f"must be one of {', '.join(ROLES)}",
     ),
 ]
-_Items = Annotated[list[InputItem], Field(min_length=1, max_length=4096)]
+_Items = Annotated[list[InputItem], Field(min_length=1, max_length=4096, fail_fast=True)]
 Input = Annotated[
     Annotated[str, Tag("«string»")] | Annotated[_Items, Tag("«list»")],
     by_json_type("a string or a list of items"),
@@ -276,9 +276,9 @@ class ResponseRequest(HttpModel):
     include: list[Annotated[str, Field(max_length=128)]] | None = Field(
         default=None, max_length=16, description=f"Served: `{LOGPROBS}`. The others have no effect."
     )
-    metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = (
-        Field(default=None, max_length=16)
-    )
+    metadata: Annotated[
+        dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None, at_most(16)
+    ] = Field(default=None, max_length=16)
     background: bool | None = Field(
         default=None,
         description="True: its id comes at once, and it is made later. Needs store. With stream its events "
