@@ -122,7 +122,7 @@ def _request(number: int, value: dict[str, Any], endpoint: str) -> Line | LinePr
 
 
 def line_at(file: IO[bytes], place: tuple[int, int, int]) -> Line:
-    """Of a file that was surveyed without a problem."""
+    """Of a file that was surveyed without a problem. May take a while: call it in a thread, one at a time."""
     number, offset, length = place
     file.seek(offset)
     value = json.loads(file.read(length))
