@@ -6,7 +6,6 @@ means is its reader's; the way of the answer is relay_answer's.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -24,11 +23,7 @@ from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
 from baton_edge_api.relay_answer import RelayAnswer, RelayParts
 from baton_edge_api.request_trace import RequestTrace
-from baton_edge_api.typed_body import parsed
-
-_BIG_BODY = 256 * 1024
-"""Parsed in a thread, so that other streams go on."""
-
+from baton_edge_api.typed_body import parsed, understood
 
 Read = Callable[[object], Question]
 """What the JSON of a body asks for. Pure, maybe slow. Raises RequestFailed, naming the parameter."""
@@ -117,10 +112,7 @@ class RelayEndpoint:
         body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_timeout)
         exchange.body_read = True
         trace.body_read(len(body))
-        if len(body) > _BIG_BODY:
-            question = await asyncio.to_thread(self._understand, body)
-        else:
-            question = self._understand(body)
+        question = await understood(body, self._understand)
         if inside := inside_of(scope):
             question = question.made_inside(inside)
         wish = cache_wish(header(scope, b"cache-control"), header(scope, TTL_HEADER))

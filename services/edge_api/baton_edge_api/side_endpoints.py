@@ -41,7 +41,7 @@ from baton_edge_api.readiness import PLAIN, RELAY, missing_parts
 from baton_edge_api.replicas import ReplicaBoard, ServedModel
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_questions import ask
-from baton_edge_api.typed_body import parsed, typed
+from baton_edge_api.typed_body import parsed, typed, understood
 from baton_edge_api.usage_question import sums_object, sums_query
 
 _TRACES_ASKED = ("limit", "status", "since", "until", "page")
@@ -190,7 +190,7 @@ class SideEndpoints:
             seconds=self.settings.body_timeout,
         )
         exchange_of(request.scope).body_read = True
-        document = typed(DocumentRequest, parsed(body))
+        document = await understood(body, lambda given: typed(DocumentRequest, parsed(given)))
         query = IngestQuery(
             tenant_id=tenant.tenant_id,
             source=document.source,

@@ -7,6 +7,8 @@ reader's.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -67,9 +69,17 @@ _TYPE_ERRORS = ("int_from_float", "int_parsing", "float_parsing", "bool_parsing"
 
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+_BIG_BODY = 256 * 1024
 
 _EXACT = 2.0**53
 """Beyond it a float may stand for several whole numbers."""
+
+
+async def understood(body: bytes, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of it; of a big one in a thread, so that other streams go on."""
+    return await asyncio.to_thread(read, body) if len(body) > _BIG_BODY else read(body)
 
 
 def parsed(body: bytes) -> Any:

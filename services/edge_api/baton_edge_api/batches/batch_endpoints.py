@@ -24,7 +24,7 @@ from baton_edge_api.keys import KeyRing
 from baton_edge_api.refusals import bad_value
 from baton_edge_api.settings import EdgeSettings
 from baton_edge_api.side_endpoints import to_response
-from baton_edge_api.typed_body import parsed, typed
+from baton_edge_api.typed_body import parsed, typed, understood
 from baton_edge_api.validation import ignored_names
 
 _BATCH_ID = re.compile(r"batch_[0-9a-f]{24}")
@@ -44,7 +44,7 @@ class BatchEndpoints:
             request.scope, request.receive, limit=settings.max_body_bytes, seconds=settings.body_timeout
         )
         exchange_of(request.scope).body_read = True
-        wire = _read(body, strict=settings.strict)
+        wire = await understood(body, lambda given: _read(given, strict=settings.strict))
         file = await find_file(self._store, tenant.tenant_id, wire.input_file_id, "input_file_id")
         if file.purpose != "batch":
             raise bad_value("input_file_id", f"this file's purpose is {file.purpose}; it must be batch.")

@@ -6,7 +6,6 @@ the prompt builder would add, documents and a stored conversation's history, onl
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +29,7 @@ from baton_edge_api.refusals import not_served
 from baton_edge_api.responses.chain import Chain
 from baton_edge_api.responses.response_question import ResponseQuestion
 from baton_edge_api.settings import EdgeSettings
-from baton_edge_api.typed_body import parsed
+from baton_edge_api.typed_body import parsed, understood
 
 _COUNT_SECONDS = 3.0
 
@@ -52,7 +51,7 @@ class InputTokens:
         with self.desk.seat(exchange.request_id):
             body = await read_body(scope, receive, limit=limit, seconds=seconds)
             exchange.body_read = True
-            question = await asyncio.to_thread(lambda: self.read(parsed(body)))
+            question = await understood(body, lambda given: self.read(parsed(given)))
             self.admission.check_model(tenant, question.chat.model)
             whole = await self.chain.complete(question, tenant, exchange.request_id)
             count = await self._count(whole, exchange.request_id)
