@@ -81,6 +81,12 @@ def header(scope: Scope, name: bytes) -> str | None:
     return values[0].decode("latin-1") if len(values) == 1 else None
 
 
+def listed_header(scope: Scope, name: bytes) -> str | None:
+    """Of a header that is a list: given several times it is one list. None: it isn't given."""
+    values = [value for key, value in scope["headers"] if key == name]
+    return b",".join(values).decode("latin-1") if values else None
+
+
 def choose_request_id(scope: Scope, is_in_flight: Callable[[str], bool]) -> tuple[str, str | None]:
     """The id and the client's span, if it brought one. Raises RequestFailed if the client's id can't be one.
 

@@ -17,7 +17,7 @@ from baton_contracts.envelope import Envelope, Tenant
 from baton_contracts.limits import Run
 from baton_edge_api.body import read_body
 from baton_edge_api.cache_control import TTL_HEADER, cache_wish
-from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of
+from baton_edge_api.exchange import Exchange, exchange_of, header, inside_of, listed_header
 from baton_edge_api.limits.asked import Asked
 from baton_edge_api.limits.prompt_count import count_all
 from baton_edge_api.question import Question
@@ -115,7 +115,7 @@ class RelayEndpoint:
         question = await understood(body, self._understand)
         if inside := inside_of(scope):
             question = question.made_inside(inside)
-        wish = cache_wish(header(scope, b"cache-control"), header(scope, TTL_HEADER))
+        wish = cache_wish(listed_header(scope, b"cache-control"), header(scope, TTL_HEADER))
         return question.with_chat(**wish.fields) if wish and wish.fields else question
 
     def _understand(self, body: bytes) -> Question:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton_common.errors import RequestFailed
-from baton_edge_api.exchange import choose_request_id
+from baton_edge_api.cache_control import CacheWish, cache_wish
+from baton_edge_api.exchange import choose_request_id, listed_header
 
 RID = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
@@ -80,3 +81,9 @@ def test_whatever_comes_the_id_is_a_subject_token(raw: bytes) -> None:
         return
     assert len(request_id) == 32
     assert set(request_id) <= set("0123456789abcdef")
+
+
+def test_a_list_may_be_given_in_parts() -> None:
+    scope = {"headers": [(b"cache-control", b"max-age=60"), (b"a", b"b"), (b"cache-control", b"No-Store")]}
+    assert cache_wish(listed_header(scope, b"cache-control"), None) == CacheWish(store=False)
+    assert listed_header(scope, b"pragma") is None
