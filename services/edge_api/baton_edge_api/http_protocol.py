@@ -25,6 +25,9 @@ MAX_PIPELINED = 16
 MAX_UNSENT_BYTES = 1024 * 1024
 """Of answers, before who writes them has to wait: one that is told at once, since another request got it
 before, comes faster than many a client takes it."""
+_TAKEN_BYTES = 48 * 1024
+"""So much of it must have gone before more is written: who takes as little within the time for a write is
+slow, not gone."""
 
 
 class EdgeConnection(HttpToolsProtocol):
@@ -55,7 +58,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().connection_made(transport)
             self._unanswered = deque()
-            transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
+            transport.set_write_buffer_limits(MAX_UNSENT_BYTES, MAX_UNSENT_BYTES - _TAKEN_BYTES)
             self.heard_at = self.loop.time()
             self._await_head()
 
