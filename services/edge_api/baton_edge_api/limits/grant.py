@@ -126,7 +126,7 @@ class Grant:
         for party in parties:
             can_wait = books.accounts.has_room(party)
             if party in others:
-                done = books.accounts.release(party, self._number, can_wait=can_wait)
+                done = books.accounts.release(party, self._number, may_cost=not is_all, can_wait=can_wait)
             else:
                 done = books.accounts.settle(party, self._number, use, can_wait=can_wait)
             self._watch(party, done)

@@ -10,7 +10,7 @@ from baton_common.leases import LeaseBoard
 from baton_common.memory_bus import MemoryBus
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
-from baton_contracts.limits import AccountState, Budget, LimitRule, Run, use_entry
+from baton_contracts.limits import AccountState, Budget, LimitRule, Run, model_party, use_entry
 from baton_edge_api.exchange import Exchange
 from baton_edge_api.limits.accounts import Accounts
 from baton_edge_api.limits.admission import Admission
@@ -26,13 +26,15 @@ PARTY = "key.k1"
 MODEL = "smollm2-135m"
 
 
-def admission(bucket: MemoryBucket, rule: LimitRule) -> Admission:
+def admission(
+    bucket: MemoryBucket, rule: LimitRule | None, **rules_of: LimitRule
+) -> tuple[Admission, Accounts]:
     rules = RuleBook(lambda _: rule)
-    rules.replace({})
+    rules.replace({f"rule.{party}": each.encode() for party, each in rules_of.items()})
     gone = GoneEdges(LeaseBoard(MemoryBus(), HandClock().clock, "edge-1"))
     accounts = Accounts(rules, bucket, gone, edge="edge-1", wall=lambda: T0)
     figures = LimitFigures(CollectorRegistry(), lambda: 0)
-    return Admission(rules, accounts, load_catalog(), figures, lambda _: frozenset())
+    return Admission(rules, accounts, load_catalog(), figures, lambda _: frozenset()), accounts
 
 
 async def prompt_tokens() -> int:
@@ -46,7 +48,7 @@ async def test_a_budget_that_was_found_spent_is_told_by_the_next_request(
     """A recount, or a lower budget, came before it: its reservation is the first change to find it so."""
     spent = AccountState(period="total", spent_picos=900_000_000, alerted=alerted)
     bucket = MemoryBucket({use_entry(PARTY): (spent.encode(), 1)})
-    may_come = admission(
+    may_come, _ = admission(
         bucket, LimitRule(budget=Budget(picos=1_000_000_000, period="total", alert_percent=80))
     )
     exchange = Exchange("0" * 32, T0)
@@ -55,3 +57,21 @@ async def test_a_budget_that_was_found_spent_is_told_by_the_next_request(
     await grant.settle(Usage(prompt_tokens=10, completion_tokens=5), MODEL)
     assert grant.alerts == ([] if alerted else [PARTY])
     assert caplog.text.count("budget of key.k1: 90% is spent") == (0 if alerted else 1)
+
+
+async def test_where_an_alias_was_asked_and_no_end_heard_any_of_its_models_may_have_cost_something() -> None:
+    """The client left before it was known who answers: the ledger will name it."""
+    bucket = MemoryBucket()
+    catalog = load_catalog()
+    alias, models = next((name, catalog.may_stand_for(name)) for name in catalog.aliases)
+    rule = LimitRule(budget=Budget(picos=10**12, period="total"))
+    may_come, accounts = admission(bucket, None, **{model_party(name): rule for name in (alias, *models)})
+    exchange = Exchange("0" * 32, T0)
+    run = Run("t", exchange.request_id, "0" * 8)
+    asked = Asked(alias, prompt_tokens, run, max_output_tokens=10)
+    grant = await may_come.admit(Tenant(tenant_id="t", key_id="k1"), asked, exchange)
+    await grant.settle(Usage(), alias, is_all=False)
+    assert await accounts.flush(5)
+    for name in (alias, *models):
+        state = bucket.state(model_party(name))
+        assert (state.held_picos, state.spent_picos, state.late.keys()) == (0, 0, {run.name})
