@@ -126,11 +126,12 @@ class FakeRelay:
         turn = Turn(self, handoff, self.outbox.open(subject, envelope.request_id, 1))
         self.turns.append(turn)
         self._turn_came.set()
-        self._spawn(self._play(turn, message.reply))
+        self._spawn(self._play(turn, message.reply, self.script))
 
-    async def _play(self, turn: Turn, reply: str) -> None:
+    async def _play(self, turn: Turn, reply: str, script: Script) -> None:
+        """`script` is the one at the turn's arrival: a test that saw it arrive may set the next one."""
         await self.bus.publish(reply, Ack(verdict="held", instance=self.instance).encode())
-        await self.script(turn)
+        await script(turn)
 
     def _on_cancel(self, message: BusMessage) -> None:
         cancel = Cancel.decode(message.payload)
