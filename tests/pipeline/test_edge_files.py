@@ -20,6 +20,7 @@ from baton_edge_api.batches.sweep import sweep
 from baton_edge_api.keys import key_hash
 from tests.support.batch_files import nats_url, upload
 from tests.support.edge_process import RunningEdge, running_edge
+from tests.support.waiting import eventually
 
 __all__ = ["nats_url"]
 
@@ -180,20 +181,28 @@ async def test_one_tenants_uploads_do_not_keep_others_out(
     edge: RunningEdge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three that never end, then a fourth of the same tenant, then one of another."""
-    monkeypatch.setattr(turns_module, "WAIT_SECONDS", 0.05)
     ends = asyncio.Event()
+    num_turns = 0
+    within = turns_module._within
+
+    async def counted(turns: asyncio.Semaphore, deadline: float) -> bool:
+        nonlocal num_turns
+        is_taken = await within(turns, deadline)
+        num_turns += is_taken
+        return is_taken
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"--b\r\n"
         await ends.wait()
 
+    monkeypatch.setattr(turns_module, "_within", counted)
     headers = {"content-type": "multipart/form-data; boundary=b"}
     slow = [
         asyncio.create_task(client.post("/v1/files", content=endless(), headers=headers)) for _ in range(3)
     ]
+    await eventually(lambda: num_turns == 6)  # each has one of its tenant's and one of everybody's
+    monkeypatch.setattr(turns_module, "WAIT_SECONDS", 0.05)
     refused = await upload(client, b"x")
-    while refused.status_code == 200:  # until all three have come
-        refused = await upload(client, b"x")
     assert error_of(refused) == (429, "rate_limit_exceeded", None)
     assert refused.headers["retry-after"] == "1"
     async with other_client(edge) as other:
@@ -205,7 +214,7 @@ async def test_one_tenants_uploads_do_not_keep_others_out(
 async def test_a_client_that_takes_nothing_gives_its_turn_back(nats_url: str) -> None:
     """Of a file larger than what the system's buffers hold."""
     size = 16_000_000
-    bounds = {"max_file_bytes": size, "max_tenant_uploads": 1, "write_timeout": 0.2}
+    bounds = {"max_file_bytes": size, "max_tenant_uploads": 1, "write_timeout": 0.5}
     async with (
         running_edge(nats_url, **bounds) as edge,
         httpx.AsyncClient(base_url=edge.url, headers=edge.headers, timeout=20) as client,
