@@ -255,6 +255,11 @@ class Resent(WireModel):
     )
 
 
+def join_resent(encoded: Sequence[bytes]) -> bytes:
+    """The Resent of frames that are JSON already."""
+    return b'{"available":true,"frames":[' + b",".join(encoded) + b"]}"
+
+
 class Cancel(WireModel):
     """Broadcast on `cancel.RID`. Whoever holds a part of the request stops and replies `CancelAck`."""
 

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baton_common import frame_sender
 from baton_common.bus import BusMessage
 from baton_common.errors import StreamBroken
 from baton_common.frame_inbox import FrameInbox, FrameQueue, QueueOverflow
-from baton_common.frame_sender import KEPT_STREAMS, RING_FRAMES, FrameOutbox, FrameStream
+from baton_common.frame_sender import (
+    KEPT_STREAMS,
+    MOST_RESENT_BYTES,
+    RING_FRAMES,
+    FrameOutbox,
+    FrameStream,
+)
 from baton_common.memory_bus import MemoryBus
 from baton_contracts import subjects
 from baton_contracts.errors import ErrorBody
@@ -97,6 +104,44 @@ async def test_a_lost_tail_is_found_by_asking_after_silence() -> None:
     outbox.ended(stream)
     bus.online = True
     assert (await queue.get(stall_seconds=0.01)).kind == "end"
+
+
+async def test_of_a_long_tail_so_much_is_sent_again_at_once_and_the_rest_when_it_is_asked_for() -> None:
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    _, stream = await sender(bus)
+    sizes, request = list[int](), bus.request
+
+    async def weighed(subject: str, payload: bytes, *, timeout: float) -> bytes:
+        answer = await request(subject, payload, timeout=timeout)
+        sizes.append(len(answer))
+        return answer
+
+    bus.request = weighed  # type: ignore[method-assign]
+    long = [f"{number}" * 100_000 for number in range(10)]
+    bus.online = False
+    for text in long:
+        await stream.send(data(0).model_copy(update={"text": text}))
+    bus.online = True
+    await stream.send(end())
+    got = [await queue.get(0.01) for _ in range(11)]
+    assert [frame.text for frame in got if isinstance(frame, Data)] == long
+    assert len(sizes) == 2
+    assert max(sizes) < MOST_RESENT_BYTES + 1000
+
+
+async def test_what_ended_streams_keep_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_sender, "KEPT_BYTES", 2500)
+    bus = MemoryBus()
+    outbox, _ = await sender(bus)
+    ids = [f"{number:032x}" for number in range(3)]
+    for request_id in ids:
+        stream = outbox.open(subjects.reply("edge_api-1", request_id), request_id, 1)
+        await stream.send(data(0).model_copy(update={"text": "x" * 1000}))
+        outbox.ended(stream)
+    ask = Resend(attempt=1, first_seq=0).encode()
+    answers = [await bus.request(subjects.resend(SENDER, each), ask, timeout=1) for each in ids]
+    assert [Resent.decode(answer).available for answer in answers] == [False, True, True]
 
 
 async def test_a_gap_that_nobody_can_fill_is_an_error() -> None:
