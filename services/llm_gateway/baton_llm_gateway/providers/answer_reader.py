@@ -1,7 +1,8 @@
 """What a server answers, in the relay's words: chunks of a stream, or one whole object. Pure.
 
 Chunks that were read together become one piece an answer where that loses nothing: text after text, thinking
-before text, calls after both. Owns the count of what came, for a bill without the server's own.
+before text, calls after both. Owns the count of what came, for a bill without the server's own, and how much
+may come at all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, cast
 
 from baton_contracts.frames import FinishReason, RatedToken, TokenLogprob, ToolCallPiece, Usage
@@ -24,6 +26,18 @@ _REASONS: dict[str, FinishReason] = {
 
 Json = dict[str, Any]
 
+MAX_ANSWER_CHARACTERS = 32 * 1024 * 1024
+MOST_CHARACTERS = 128 * 1024
+"""Of one kind in one frame, which is one message on the bus."""
+MOST_RATED = 100
+"""Tokens in one frame, each with its alternatives."""
+MOST_OF_TOKEN = 512
+"""Characters; bytes: no tokenizer has longer ones."""
+MOST_ALTERNATIVES = 20
+"""As in OpenAI's specification."""
+MAX_COUNT = 2**31 - 1
+"""What the books can hold."""
+
 
 @dataclass
 class Piece:
@@ -34,6 +48,26 @@ class Piece:
     reasoning: list[str] = field(default_factory=list[str])
     calls: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+
+    def in_parts(self) -> Iterator[Piece]:
+        """Each small enough for a frame: a whole answer comes in one piece, and may be long."""
+        if self._fits_a_frame():
+            yield self
+            return
+        for part in _parts("".join(self.reasoning)):
+            yield Piece(self.index, reasoning=[part])
+        for part in _parts("".join(self.texts)):
+            yield Piece(self.index, texts=[part])
+        for call in self.calls.values():
+            for piece in _parts_of_call(call):
+                yield Piece(self.index, calls={call.index: piece})
+        for start in range(0, len(self.logprobs), MOST_RATED):
+            yield Piece(self.index, logprobs=self.logprobs[start : start + MOST_RATED])
+
+    def _fits_a_frame(self) -> bool:
+        arguments = sum(len(call.arguments) for call in self.calls.values())
+        longest = max(sum(map(len, self.texts)), sum(map(len, self.reasoning)), arguments)
+        return longest <= MOST_CHARACTERS and len(self.logprobs) <= MOST_RATED
 
 
 class NoAnswer(Exception):
@@ -58,6 +92,7 @@ class AnswerReader:
         self._calls: dict[int, dict[int, ToolCallPiece]] = {}
         """By answer, as they were begun, by the server's own number."""
         self._reasons: dict[int, FinishReason] = {}
+        self._num_characters = 0
         self.num_tokens = 0
         self.usage: Usage | None = None
 
@@ -106,6 +141,9 @@ class AnswerReader:
         if text or reasoning or calls or logprobs:
             self._add(index, text, reasoning, calls, logprobs)
             self.num_tokens += len(logprobs) or (1 if text or reasoning or calls else 0)
+            self._num_characters += len(text) + len(reasoning) + sum(len(call.arguments) for call in calls)
+            if self._num_characters + self.num_tokens > MAX_ANSWER_CHARACTERS:
+                raise NoAnswer(f"its answer has over {MAX_ANSWER_CHARACTERS} characters")
 
     def _add(
         self,
@@ -173,6 +211,21 @@ def _opened(value: object, what: str) -> Json:
     return value
 
 
+def _parts(text: str) -> Iterator[str]:
+    for start in range(0, len(text), MOST_CHARACTERS):
+        yield text[start : start + MOST_CHARACTERS]
+
+
+def _parts_of_call(call: ToolCallPiece) -> Iterator[ToolCallPiece]:
+    """Its name comes with the first, that it is whole with the last."""
+    first, *others = list(_parts(call.arguments)) or [""]
+    is_whole = None if others else call.is_whole
+    yield call.model_copy(update={"arguments": first, "is_whole": is_whole})
+    for place, part in enumerate(others, start=1):
+        is_whole = call.is_whole if place == len(others) else None
+        yield ToolCallPiece(index=call.index, arguments=part, is_whole=is_whole)
+
+
 def _place(known: dict[int, ToolCallPiece], call_id: object, place: int) -> int:
     """For servers that number no calls: an id that is new begins one."""
     if call_id:
@@ -221,18 +274,24 @@ def _usage(value: object) -> Usage | None:
 
 
 def _count(value: object) -> int:
-    return max(0, int(value)) if isinstance(value, int | float) and value == value else 0  # noqa: PLR0124  # NaN
+    """JSON has no number that is none."""
+    return min(max(0, int(value)), MAX_COUNT) if isinstance(value, int | float) else 0
 
 
 def _rated(entry: Json) -> TokenLogprob:
-    top = tuple(_rated_token(one) for one in _objects(entry.get("top_logprobs")))
+    alternatives = islice(_objects(entry.get("top_logprobs")), MOST_ALTERNATIVES)
+    top = tuple(_rated_token(one) for one in alternatives)
     token = _rated_token(entry)
     return TokenLogprob(text=token.text, token_bytes=token.token_bytes, logprob=token.logprob, top=top)
 
 
 def _rated_token(entry: Json) -> RatedToken:
-    text, raw, logprob = str(entry.get("token") or ""), entry.get("bytes"), entry.get("logprob")
-    token_bytes = _bytes(cast(list[object], raw)) if isinstance(raw, list) else text.encode()
+    text, raw, logprob = (
+        str(entry.get("token") or "")[:MOST_OF_TOKEN],
+        entry.get("bytes"),
+        entry.get("logprob"),
+    )
+    token_bytes = _bytes(cast(list[object], raw)[:MOST_OF_TOKEN]) if isinstance(raw, list) else text.encode()
     number = float(logprob) if isinstance(logprob, int | float) else -9999.0
     return RatedToken(text=text, token_bytes=tuple(token_bytes), logprob=max(number, -9999.0))
 

@@ -158,9 +158,10 @@ class ProviderCall:
         """What came since the last call."""
         frames: list[NumberedFrame] = []
         for piece in self._reader.pieces():
-            frame = _frame(self._prologue, piece)
-            self._attempt.add(frame)
-            frames.append(frame)
+            for part in piece.in_parts():
+                frame = _frame(self._prologue, part)
+                self._attempt.add(frame)
+                frames.append(frame)
         self._attempt.num_pieces = self._reader.num_tokens
         return frames
 

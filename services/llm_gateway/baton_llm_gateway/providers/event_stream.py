@@ -73,7 +73,7 @@ class EventReader:
         if line.startswith(b"data:"):
             value = line[6:] if line[5:6] == b" " else line[5:]
             self._data.append(value)
-            self._num_bytes += len(value)
+            self._num_bytes += len(value) + 1  # an empty one is kept, too
         elif line.startswith(b"event:"):
             self._name = line[6:].strip().decode(errors="replace")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from baton_contracts.frames import Usage
+from baton_llm_gateway.providers import answer_reader
 from baton_llm_gateway.providers.answer_reader import AnswerReader, NoAnswer, ProviderError
 
 
@@ -118,3 +119,55 @@ def test_an_error_in_the_stream() -> None:
         AnswerReader(1).take({"error": {"message": "overloaded"}})
     with pytest.raises(ProviderError, match="down"):
         AnswerReader(1).take({"error": "down"})
+
+
+def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_reader, "MAX_ANSWER_CHARACTERS", 100)
+    reader = AnswerReader(1)
+    reader.take(chunk(content="x" * 40, reasoning="y" * 40))
+    for _ in range(8):  # with those before 9 tokens, and 8 characters more
+        reader.take(chunk(tool_calls=[call(0, "c", "look", "z")]))
+        reader.pieces()
+    with pytest.raises(NoAnswer, match="over 100 characters"):
+        reader.take(chunk(content="xyz"))
+
+
+def test_counts_are_none_that_the_books_can_not_hold() -> None:
+    reader = AnswerReader(1)
+    reader.take({"choices": [], "usage": {"prompt_tokens": 10**12, "completion_tokens": -4}})
+    assert reader.usage == Usage(prompt_tokens=2**31 - 1)
+
+
+def test_a_long_whole_answer_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_reader, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(answer_reader, "MOST_RATED", 2)
+    entries = [{"token": str(number), "logprob": -number} for number in range(5)]
+    message = {
+        "content": "0123456789ab",
+        "reasoning": "thinking about it",
+        "tool_calls": [call(0, "c", "look", '{"where": "everywhere, always"}')],
+    }
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": {"content": entries}}
+    reader = AnswerReader(1)
+    reader.take_whole({"choices": [choice]})
+    (whole,) = reader.pieces()
+    parts = list(whole.in_parts())
+    assert [part.reasoning for part in parts[:2]] == [["thinking a"], ["bout it"]]
+    assert [part.texts for part in parts[2:4]] == [["0123456789"], ["ab"]]
+    calls = [part.calls[0] for part in parts[4:8]]
+    assert [(one.call_id, one.name, one.is_whole) for one in calls] == [
+        ("c", "look", None),
+        (None, None, None),
+        (None, None, None),
+        (None, None, True),
+    ]
+    assert "".join(one.arguments for one in calls) == '{"where": "everywhere, always"}'
+    assert [[token.text for token in part.logprobs] for part in parts[8:]] == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_a_token_is_no_longer_than_tokens_are() -> None:
+    entry = {"token": "x" * 10_000, "logprob": 0, "top_logprobs": [{"token": "b", "logprob": -1}] * 1000}
+    reader = AnswerReader(1)
+    reader.take(chunk(content="x", logprobs={"content": [entry]}))
+    (piece,) = reader.pieces()
+    assert len(piece.logprobs[0].encode()) < 8000

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from baton_common.frame_sender import FrameStream
 from baton_common.routes import Target
 from baton_contracts.frames import Data, End, Prologue
 from baton_contracts.prompt import ChatRequest, Message, Part, Prompt
 from baton_llm_gateway.attempt import Attempt
+from baton_llm_gateway.providers.answer_reader import MOST_CHARACTERS
 from baton_llm_gateway.providers.call import ProviderCall
 from baton_llm_gateway.providers.connections import Connections, addresses
 from tests.support.fake_provider import Turn, fake_provider
@@ -165,3 +167,70 @@ async def test_an_error_that_comes_in_pieces_is_read_to_its_end() -> None:
         await running
     assert one.attempt.error
     assert (one.attempt.error.code, one.attempt.error.message) == ("context_length_exceeded", "too long")
+
+
+async def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else() -> None:
+    async with fake_provider(hello) as other:
+
+        async def elsewhere(turn: Turn) -> None:
+            await turn.refuse(307, location=f"{other.base_url}/chat/completions")
+
+        async with fake_provider(elsewhere) as provider, calling(provider.base_url) as one:
+            await one.call.run()
+        assert other.asked == []
+    assert one.attempt.error
+    assert (one.attempt.error.code, one.attempt.error.message) == (
+        "upstream_error",
+        "t answered HTTP 307: no",
+    )
+    assert one.call.failure
+    assert one.call.failure.counts
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "words"),
+    [
+        ("text/html", b"<html>Sign in</html>", "it is no JSON"),
+        ("application/json", b"", "it is no JSON"),
+        ("application/json", b"[" * 5000, "it is no JSON"),
+        ("application/json", b'{"choices": 7}', "the answer has no choices"),
+        ("text/event-stream", b"data: <html>\n\n", "it is no JSON"),
+        ("text/event-stream", b": only comments\n\n", "closed the connection in the middle"),
+    ],
+)
+async def test_whatever_else_comes_with_200_is_the_servers_failure(
+    content_type: str, body: bytes, words: str
+) -> None:
+    async def strange(turn: Turn) -> None:
+        turn.response = web.Response(body=body, content_type=content_type)
+
+    async with fake_provider(strange) as provider, calling(provider.base_url) as one:
+        await one.call.run()
+    assert one.attempt.error
+    assert words in one.attempt.error.message
+    assert one.sent.frames == []
+
+
+async def test_a_body_that_was_compressed_unasked_is_read_all_the_same() -> None:
+    async def squeezed(turn: Turn) -> None:
+        await turn.whole("Forty-two. " * 100)
+        assert isinstance(turn.response, web.Response)
+        turn.response.enable_compression(web.ContentCoding.gzip)
+
+    async with fake_provider(squeezed) as provider, calling(provider.base_url) as one:
+        await one.call.run()
+    assert provider.asked[0].headers["accept-encoding"] == "identity"
+    assert (one.attempt.text, one.sent.ends) == ("Forty-two. " * 100, ["stop"])
+
+
+async def test_a_whole_answer_goes_out_in_frames_that_fit_the_bus() -> None:
+    text = "0123456789abcdef" * 40_000
+
+    async def long(turn: Turn) -> None:
+        await turn.whole(text)
+
+    async with fake_provider(long) as provider, calling(provider.base_url) as one:
+        await one.call.run()
+    told = [frame.text for frame in one.sent.frames if isinstance(frame, Data)]
+    assert "".join(told) == text
+    assert max(map(len, told)) <= MOST_CHARACTERS

@@ -55,3 +55,12 @@ def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         reader.feed(b"data: 0123456789\n")
     with pytest.raises(EventTooLarge):
         reader.feed(b"data: 0123456789 and more of it")
+
+
+def test_and_so_is_what_says_nothing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_stream, "MAX_EVENT_BYTES", 100)
+    reader = EventReader()
+    for _ in range(101):
+        reader.feed(b"data:\n")
+    with pytest.raises(EventTooLarge):
+        reader.feed(b"data:\n")
