@@ -90,6 +90,7 @@ class FrameQueue:
         self._stream: tuple[str, int] | None = None
         self._expected = 0
         self._overflow = False
+        self._first_attempt = 1
         self.run_id: str | None = None
         """Once it is known: a frame that names another run of the same request id is not for here."""
         self.is_listening = True
@@ -97,7 +98,11 @@ class FrameQueue:
 
     def put(self, frame: AnyFrame) -> None:
         """An unnumbered one, which nobody can send again, always has a place."""
-        if frame.seq >= 0 and len(self._arrived) >= self._capacity:
+        if frame.seq < 0:
+            self._arrived.append(frame)
+        elif frame.attempt < self._first_attempt:
+            return
+        elif len(self._arrived) >= self._capacity:
             self._overflow = True
         else:
             self._arrived.append(frame)
@@ -115,8 +120,9 @@ class FrameQueue:
         self.put(frame)
 
     def begin(self, attempt: int) -> None:
-        """This one is waited for from now on: what earlier ones sent, or too much of it, is nothing to it."""
-        self._overflow = False
+        """This one is waited for from now on. What earlier ones sent, too much of it perhaps, and what they
+        send yet is nothing to it."""
+        self._overflow, self._first_attempt = False, attempt
         for frames in (self._ordered, self._arrived):
             kept = [frame for frame in frames if frame.seq < 0 or frame.attempt >= attempt]
             frames.clear()
