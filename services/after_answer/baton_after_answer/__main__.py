@@ -16,6 +16,7 @@ from baton_after_answer.actor import BooksDesk
 from baton_after_answer.barrier import CommitBarrier
 from baton_after_answer.books import Books, cause_of
 from baton_after_answer.consumer import Consumer
+from baton_after_answer.courtesy import Courtesy
 from baton_after_answer.database import migrate, open_engine
 from baton_after_answer.pull import PullInbox
 from baton_after_answer.queue_setup import CONSUMER, ensure_queue
@@ -43,8 +44,9 @@ def wire(settings: Settings) -> Wire:
         await make_queue()
         engine = open_engine(settings.resolved_database_url())
         await _bring_up_to_date(node, engine)
-        books = Books(engine)
         barrier = CommitBarrier(bus, settings.books_barrier_seconds)
+        courtesy = Courtesy(lambda: barrier.is_asked)
+        books = Books(engine, courtesy.few_at_a_time)
         inbox = PullInbox(
             bus,
             stream=subjects.STREAM_AFTER,
@@ -60,6 +62,7 @@ def wire(settings: Settings) -> Wire:
             publish_spans=node.span_post.send,
             asked=barrier.asked,
             on_commit=barrier.note_commit,
+            courtesy=courtesy,
             ensure_queue=make_queue,
             retry_seconds=settings.after_retry_seconds,
             price_of=catalog_of(settings.home).price_of,

@@ -30,6 +30,11 @@ class CommitBarrier:
         self._num_waiting = 0
         self._is_asked = asyncio.Event()
 
+    @property
+    def is_asked(self) -> bool:
+        """Somebody waits."""
+        return self._is_asked.is_set()
+
     async def asked(self) -> None:
         """Returns while somebody waits, or once somebody does."""
         await self._is_asked.wait()

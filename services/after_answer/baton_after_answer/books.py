@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -141,9 +141,14 @@ def _is_response(tenant_id: str, response_id: str) -> tuple[ColumnElement[bool],
     )
 
 
+InParts = Callable[[Sequence[Row]], Iterable[Sequence[Row]]]
+
+
 class Books:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, in_parts: InParts = lambda rows: (rows,)) -> None:
+        """`in_parts`: so many rows are written at a time, all in one transaction."""
         self._engine = engine
+        self._in_parts = in_parts
 
     def write(self, entry: Entry) -> None:
         """One transaction, committed when this returns. Raises BooksAway or RowRefused."""
@@ -155,8 +160,8 @@ class Books:
         )
         with self._writing() as connection:
             for table, rows in batches:
-                if rows:
-                    connection.execute(insert_once(self._engine.dialect.name, table), rows)
+                for part in self._in_parts(rows) if rows else ():
+                    connection.execute(insert_once(self._engine.dialect.name, table), part)
 
     @contextmanager
     def _writing(self) -> Generator[Connection, None, None]:

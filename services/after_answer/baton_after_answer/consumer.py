@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from baton_after_answer.books import BooksAway, Entry, RowRefused
+from baton_after_answer.courtesy import Courtesy
 from baton_after_answer.pricing import PriceOf, priced
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_after_answer.receipts import span_batches
@@ -62,6 +63,7 @@ class Consumer:
         publish_spans: PublishSpans,
         asked: Callable[[], Awaitable[None]],
         on_commit: Callable[[], None],
+        courtesy: Courtesy,
         ensure_queue: Callable[[], Awaitable[None]],
         retry_seconds: float,
         price_of: PriceOf,
@@ -74,6 +76,7 @@ class Consumer:
         self._publish_spans = publish_spans
         self._asked = asked
         self._on_commit = on_commit
+        self._in_parts = courtesy.few_at_a_time
         self._ensure_queue = ensure_queue
         self._retry_seconds = retry_seconds
         self._price_of = price_of
@@ -119,7 +122,7 @@ class Consumer:
     async def settle(self, batch: Sequence[Delivery]) -> None:
         """Decides the fate of each message of `batch`."""
         taken_at = self._clock.wall()
-        items = [self._open(delivery) for delivery in batch]
+        items = [self._open(delivery) for part in self._in_parts(batch) for delivery in part]
         try:
             await self._write(self._entry(items))
         except BooksAway as error:
@@ -153,20 +156,25 @@ class Consumer:
 
     async def _committed(self, items: Sequence[Item], taken_at: float) -> None:
         committed_at = self._clock.wall()
-        for item in items:
-            if item.record is None:
-                self.counts.rejected += 1
-                log.error("%s is no record, set aside: %s", item.delivery.subject, item.problem)
-                await item.delivery.term()
-            else:
-                self.counts.committed += 1
-                await item.delivery.ack()
+        for part in self._in_parts(items):
+            for item in part:
+                await self._answer(item)
         self._on_commit()
         records = [(item.record, item.delivery.stored_at) for item in items if item.record]
-        for spans in span_batches(
-            records, instance=self._instance, taken_at=taken_at, committed_at=committed_at
-        ):
-            await self._publish_spans(spans)
+        for part in self._in_parts(records):
+            for spans in span_batches(
+                part, instance=self._instance, taken_at=taken_at, committed_at=committed_at
+            ):
+                await self._publish_spans(spans)
+
+    async def _answer(self, item: Item) -> None:
+        if item.record is None:
+            self.counts.rejected += 1
+            log.error("%s is no record, set aside: %s", item.delivery.subject, item.problem)
+            await item.delivery.term()
+        else:
+            self.counts.committed += 1
+            await item.delivery.ack()
 
     async def _give_back(self, items: Sequence[Item], why: str) -> None:
         self.counts.given_back += len(items)

@@ -14,6 +14,7 @@ from baton_after_answer import consumer as consumer_module
 from baton_after_answer.actor import BooksDesk, InDatabaseThread
 from baton_after_answer.books import BooksAway, BooksSlow, Entry, RowRefused
 from baton_after_answer.consumer import Consumer
+from baton_after_answer.courtesy import Courtesy
 from baton_after_answer.pull import Delivery, PullInbox
 from baton_common.bus import BusMessage
 from baton_common.catalog import load_catalog
@@ -39,6 +40,7 @@ class Desk:
     bad_models: set[str] = field(default_factory=set)
     written: list[Entry] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    num_given_way: int = 0
 
     async def build(self, batch: int = 10) -> Consumer:
         await self.bus.subscribe("$JS.ACK.>", self._on_ack)
@@ -53,6 +55,7 @@ class Desk:
             publish_spans=self._publish_spans,
             asked=self._until_asked,
             on_commit=lambda: self.events.append("noted"),
+            courtesy=Courtesy(self.asked.is_set, self._give_way),
             ensure_queue=self._ensure_queue,
             retry_seconds=2.0,
             price_of=load_catalog().price_of,
@@ -86,6 +89,9 @@ class Desk:
         """One question, one answer: the next time somebody has to ask again."""
         await self.asked.wait()
         self.asked.clear()
+
+    def _give_way(self) -> None:
+        self.num_given_way += 1
 
     async def _ensure_queue(self) -> None:
         self.events.append("queue made")
@@ -125,6 +131,18 @@ async def test_a_batch_is_one_transaction_and_acknowledged_only_after_it() -> No
     assert [span.name for batch in desk.spans for span in batch.spans] == [
         "queue", "ledger", "queue", "conversation",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("num_rows", "is_asked", "times"), [(20, False, 9), (20, True, 0), (96, False, 0)])
+async def test_a_small_batch_gives_way_every_few_rows_unless_somebody_waits_for_it(
+    num_rows: int, is_asked: bool, times: int
+) -> None:
+    """Before it reads, acknowledges and reports; the database gives way by itself."""
+    desk = Desk()
+    if is_asked:
+        desk.asked.set()
+    await settled(desk, *(desk.delivery(usage_record(), number) for number in range(1, num_rows + 1)))
+    assert (desk.num_given_way, desk.commits) == (times, [f"commit {num_rows}+0+0"])
 
 
 async def test_a_message_that_is_no_record_is_set_aside_and_the_rest_is_written() -> None:
