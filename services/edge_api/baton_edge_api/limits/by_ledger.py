@@ -32,14 +32,16 @@ def settle_lost(account: Account, edge: str, seq: int, uses: Mapping[str, Use]) 
 
 
 def settle_late(account: Account, uses: Mapping[str, tuple[LateRun, Use]]) -> bool:
-    """What runs came to beyond what the account said of them when it was looked up is spent now. False, and
-    nothing happens, where others have written that since."""
+    """What runs came to beyond what the account said of them when it was looked up is spent now; as long as
+    rows may still come, what was heard of them stays spent. False, and nothing happens, where others have
+    written that since."""
     tally = account.tally
     ours = {run: found for run, found in uses.items() if tally.late.get(run) == found[0]}
     for run, (seen, use) in ours.items():
-        tally.spent_picos = max(0, tally.spent_picos + use.picos - seen.picos)
-        tally.late[run] = seen.model_copy(update={"picos": use.picos})
         is_over = abs(tally.now - seen.since) >= LATE_SECONDS
+        picos = use.picos if use.is_all or is_over else max(use.picos, seen.picos)
+        tally.spent_picos = max(0, tally.spent_picos + picos - seen.picos)
+        tally.late[run] = seen.model_copy(update={"picos": picos})
         if use.is_all or is_over:
             del tally.late[run]
         if is_over and not use.is_all:

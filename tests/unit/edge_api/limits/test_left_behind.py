@@ -399,6 +399,9 @@ async def test_what_an_edge_settles_without_having_heard_the_end_becomes_what_th
         state = scene.state()
         assert (state.tokens, state.held_picos, state.spent_picos) == (12 + 15, 0, 30 + 60)
         assert {name: late.picos for name, late in state.late.items()} == {run(1).name: 30, run(2).name: 0}
+        num_asked = scene.books.num_asked
+        await eventually(lambda: scene.books.num_asked > num_asked + 2)
+        assert scene.state().spent_picos == 30 + 60, "what was heard stays spent while the ledger has no row"
         scene.books.rows_of[run(1)] = [row(run(1), completion=9)]
         await eventually(lambda: scene.state().spent_picos == 100 + 60)
         scene.books.rows_of[run(2)] = [row(run(2), completion=1)]
