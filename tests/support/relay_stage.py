@@ -221,6 +221,7 @@ class Stage:
             handoff.encode,
             to="llm_gateway",
             deadline=handoff.envelope.deadline,
+            ack_seconds=20,
         )
         return request_id
 
