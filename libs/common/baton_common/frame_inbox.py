@@ -121,8 +121,10 @@ class FrameQueue:
 
     def begin(self, attempt: int) -> None:
         """This one is waited for from now on. What earlier ones sent, too much of it perhaps, and what they
-        send yet is nothing to it."""
+        send yet is nothing to it; nor are they asked for more, one of which may be frozen."""
         self._overflow, self._first_attempt = False, attempt
+        if self._stream and self._stream[1] < attempt:
+            self._stream = None
         for frames in (self._ordered, self._arrived):
             kept = [frame for frame in frames if frame.seq < 0 or frame.attempt >= attempt]
             frames.clear()

@@ -246,6 +246,20 @@ async def test_what_an_earlier_attempt_sent_too_much_of_is_nothing_to_the_next()
     assert [await queue.get() for _ in range(2)] == second
 
 
+async def test_who_waits_for_the_next_attempt_asks_the_one_before_nothing() -> None:
+    """A frozen one does not answer, and the next one's first frames would wait for that."""
+    bus = MemoryBus()
+    _, queue = await receiver(bus)
+    asked = list[BusMessage]()
+    await bus.subscribe(subjects.resend_all(SENDER), asked.append)  # and never answers
+    queue.put(data(0))
+    assert await queue.get() == data(0)
+    queue.begin(2)
+    with pytest.raises(TimeoutError):
+        await queue.get(0.01, by=asyncio.get_running_loop().time() + 0.05)
+    assert asked == []
+
+
 async def test_a_wait_ends_by_its_time_also_in_the_middle_of_a_repair() -> None:
     bus = MemoryBus()
     _, queue = await receiver(bus)
