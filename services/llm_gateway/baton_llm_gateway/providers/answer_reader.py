@@ -28,7 +28,9 @@ Json = dict[str, Any]
 
 MAX_ANSWER_CHARACTERS = 32 * 1024 * 1024
 MOST_CHARACTERS = 128 * 1024
-"""Of one kind in one frame, which is one message on the bus."""
+"""In one frame, which is one message on the bus: JSON may make six bytes of one."""
+MOST_OF_NAME = 128
+"""Characters, and as many of a call's id."""
 MOST_RATED = 100
 """Tokens in one frame, each with its alternatives."""
 MOST_OF_TOKEN = 512
@@ -65,9 +67,9 @@ class Piece:
             yield Piece(self.index, logprobs=self.logprobs[start : start + MOST_RATED])
 
     def _fits_a_frame(self) -> bool:
-        arguments = sum(len(call.arguments) for call in self.calls.values())
-        longest = max(sum(map(len, self.texts)), sum(map(len, self.reasoning)), arguments)
-        return longest <= MOST_CHARACTERS and len(self.logprobs) <= MOST_RATED
+        calls = sum(len(call.arguments) + 2 * MOST_OF_NAME for call in self.calls.values())
+        num_characters = sum(map(len, self.texts)) + sum(map(len, self.reasoning)) + calls
+        return num_characters <= MOST_CHARACTERS and len(self.logprobs) <= MOST_RATED
 
 
 class NoAnswer(Exception):
@@ -176,8 +178,8 @@ class AnswerReader:
                 index = _place(known, call.get("id"), place)
             arguments = _arguments(function.get("arguments"))
             if index not in known:
-                call_id = str(call.get("id") or f"call_{secrets.token_hex(12)}")[:128]
-                name = str(function.get("name") or "")[:128]
+                call_id = str(call.get("id") or f"call_{secrets.token_hex(12)}")[:MOST_OF_NAME]
+                name = str(function.get("name") or "")[:MOST_OF_NAME]
                 yield from self._closed_calls(answer)
                 known[index] = piece = ToolCallPiece(
                     index=len(known),

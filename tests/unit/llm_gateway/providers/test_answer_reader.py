@@ -165,6 +165,21 @@ def test_a_long_whole_answer_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytes
     assert [[token.text for token in part.logprobs] for part in parts[8:]] == [["0", "1"], ["2", "3"], ["4"]]
 
 
+def test_a_frame_holds_so_much_of_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_reader, "MOST_CHARACTERS", 300)
+    reader = AnswerReader(1)
+    called = [call(0, "c", "look", "z" * 40)]  # with 256 of its name and id, at most
+    reader.take(chunk(content="x" * 4, reasoning="y", tool_calls=called))
+    reader.take(chunk(content="x" * 300))
+    reader.take(chunk(content="x" * 300, reasoning="y"))
+    over, *within = reader.pieces()
+    assert len(list(over.in_parts())) == 3
+    assert [[(part.reasoning, part.texts) for part in one.in_parts()] for one in within] == [
+        [([], ["x" * 300])],
+        [(["y"], []), ([], ["x" * 300])],
+    ]
+
+
 def test_a_token_is_no_longer_than_tokens_are() -> None:
     entry = {"token": "x" * 10_000, "logprob": 0, "top_logprobs": [{"token": "b", "logprob": -1}] * 1000}
     reader = AnswerReader(1)
