@@ -28,7 +28,7 @@ class Courtesy:
     def few_at_a_time(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
         """All of them, in order. May be used in any thread."""
         size = len(rows) if len(rows) >= MANY_ROWS else ROWS_AT_A_TIME
-        for start in range(0, len(rows), size or 1):
+        for start in range(0, len(rows), size):
             if len(rows) < MANY_ROWS and not self._is_asked():
                 self._give_way()
             yield rows[start : start + size]
