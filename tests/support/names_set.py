@@ -78,6 +78,10 @@ SEEN: dict[str, tuple[str, ...]] = {
         "i spoke with «maria keller» and «oliver stone» on monday",
         "WHAT DID «ANGELA MERKEL» SAY TO «BARACK OBAMA»?",
         "Is «Sarah» still on holiday? «Michael» asked me.",
+        "Please upgrade «Emma» to business class.",
+        "Can «Maria» build the report by Friday?",
+        "Let «Emma» package it for the customer.",
+        "Best wishes: «Maria» =)",
         "| name | town |\n| «Mary Brown» | Berlin |",
         "Ask «Jenkins» whether his daughter has arrived.",
         "«Sebastian Siewior»: could you look at the patch of «Thomas Gleixner»?",
@@ -93,6 +97,7 @@ SEEN: dict[str, tuple[str, ...]] = {
         "(spoken by «John Smith»).Then he left.",
         "Owner=«Peter Miller»; backup=«Sarah Connor»",
         "assigned({«Maria Keller»}).",
+        "user name=«O'Brien» was logged in",
     ),
     "persons in code": (
         "# Author: «Johann Wagner»\ndef add(a, b):\n    return a + b",

@@ -20,8 +20,8 @@ _MARKS = re.compile(r"[(){}\[\]=<>|;\\`]+|::|(?<!\S)--?(?=\w)")
 """No name goes on across one of these."""
 _AROUND = " \t\r\n.,:!?'\"*#$&/-–—+~_"
 """Not a part of a name at its ends."""
-_WRITTEN_AS_A_NAME = re.compile(r"[A-Z][a-z]+(?:['-]?[A-Z][a-z]+)*|[A-Z]{4,}")
-"""In ASCII."""
+_WRITTEN_AS_A_NAME = re.compile(r"(?:[A-Z]['.])*(?:[A-Z][a-z]+(?:['-]?[A-Z][a-z]+)*|[A-Z]{4,}(?:-[A-Z]+)*)")
+"""In ASCII: `Keller`, `O'Brien`, `J.Keller`, `JEAN-LUC`."""
 _GLUE_BEFORE = re.compile(r"(?<=\w)[^\w\s]+$")
 _VERSION = re.compile(r"(?<!\s)\s+v?\d[\d.]*$")
 _ADDRESS = re.compile(r"\w://")
@@ -55,16 +55,16 @@ _BESIDE: tuple[tuple[str, str], ...] = (
     (r"\w(?:::|->)$", r""),
     # Assigned what is built: `X = Y(`, `X = [`
     (r"^\s*$", r"\s*:?=\s*(?:await\s+|new\s+)?(?:[A-Za-z_][\w.]*)?[(\[{]"),
-    # A type: `List<X>`, `x: X =`, `X | null`; an element: `<X />`, `<X a={1}>`
+    # A type: `List<X>`, `x: X =` (but `Yours: X =)`), `X | null`; an element: `<X />`, `<X a={1}>`
     (r"\b[A-Z]\w*<$", r"[>,]"),
-    (r"\w:\s*$", r"(?:\[\])?\s*(?:=\s*\S|\|\s*(?:null|None|undefined)\b)"),
+    (r"\w:\s*$", r"(?:\[\])?\s*(?:=(?!\s*[()DP](?!\w))\s*\S|\|\s*(?:null|None|undefined)\b)"),
     (r"</?$", r"\s*/>|\s+\w+=[{\"]"),
     # Imported: `import X from`, `import {a, X}`
     (r"^\s*import\s+(?:[\w*]+,\s*|\{\s*)*$", r"\s*(?:$|,|\}|as\b|from\b|;)"),
-    # A program: `install X`, `the X plugin`, `X version 3`
-    (r"(?i:\b(?:re|un)?(?:install|upgrade|downgrade|configure|import)(?:ing)?)\s+$", r"(?!'|\s+[A-Z][a-z])"),
+    # A program: `install X`, `the X plugin` (but `can X build it`, `upgrade X to first class`), `X version 3`
+    (r"(?i:\b(?:re|un)?install(?:ing)?)\s+$", r"(?!'|\s+[A-Z][a-z])"),
     (
-        r"",
+        r"(?i:\b(?:the|an?|this|that|my|our|your|each|every))\s+`?$",
         r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|package|API|build|server|database"
         r"|container|topic|queue|agent|node)s?\b",
     ),

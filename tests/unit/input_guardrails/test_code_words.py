@@ -44,6 +44,9 @@ def kept(marked: str) -> list[str]:
         ("rtol=«max»(rtol, 1), f([«np.nan», 1]), «ruff»>=0.5, [«CI»](https://x.org)", []),
         ("«Tree»(X, leaf_size=5)", []),
         ("name=«Keller» NAME=«KELLER» ask («maria»)", ["Keller", "KELLER", "maria"]),
+        ("a=«O'Brien» b=«J.Keller» c=«JEAN-LUC»", ["O'Brien", "J.Keller", "JEAN-LUC"]),
+        ("Can «Maria» build it? Upgrade «Emma», import «Tom».", ["Maria", "Emma", "Tom"]),
+        ("Yours: «Maria» =)\nx: «Db» = open()", ["Maria"]),
         ("«Maria»(5) and «Tom»(my boss) came", ["Maria", "Tom"]),
         ("call «Maria» tomorrow; it is late.", ["Maria"]),
         ("the «Jenkins» plugin", []),
@@ -82,9 +85,9 @@ def found(analyser: PersonalDataAnalyser, texts: Iterable[str]) -> tuple[int, in
     return num_found, num_wrong
 
 
-PERSONS = {"prose": (34, 36), "marks": (20, 20), "persons in code": (23, 23)}
-"""Of both halves: found, of how many. 62 in all before the marks of code were looked at."""
-NOBODY = {"software": (21, 31), "code": (6, 20)}
+PERSONS = {"prose": (38, 40), "marks": (21, 21), "persons in code": (23, 23)}
+"""Of both halves: found, of how many. 67 in all before the marks of code were looked at."""
+NOBODY = {"software": (22, 31), "code": (6, 20)}
 """Of both halves: finds now, and before."""
 
 
