@@ -133,9 +133,8 @@ class Supervisor:
         finally:
             await probe.close()
         model = "auto"
-        if (
-            self._settings.plain_gateway and readiness.ready
-        ):  # its edge and gateway have read the same catalog
+        # What is ready has read this very catalog, so it can be read.
+        if self._settings.plain_gateway and readiness.ready:
             model = model_without_replicas(catalog_of(self._settings.home.root))
         for line in banner(self._settings.url, key, time.monotonic() - started, readiness, model):
             self._console.plain(line)
