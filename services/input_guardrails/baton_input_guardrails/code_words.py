@@ -37,13 +37,16 @@ _MOST_PLACES = 50
 _BESIDE: tuple[tuple[str, str], ...] = (
     # Declared: `class X {`, `struct X:`, `impl Display for X {`, `CREATE TABLE X (`
     (
-        r"\b(?:class|struct|interface|enum|trait|impl|extends|implements|namespace)\s+[*&]?$",
-        r"\s*[<({:,;]|\s+(?:extends|implements|for)\b",
+        r"\b(?:class|struct|interface|enum|trait|impl|namespace)\s+[*&]?$",
+        r"\s*[<{]|\(|\s*[:;]\s*$|\s*:.*\{|\s+(?:extends|implements)\b",
     ),
+    (r"\b(?:extends|implements)\s+$", r"\s*[<{,;]|\("),
+    (r"\bimpl\s+$", r"\s+for\b"),
     (r"\bimpl\b.{0,60}\sfor\s+$", r"\s*[<{]"),
     (r"\b(?:TABLE|VIEW|INDEX)\s+$", r"\s*\("),
-    (r"\b(?:const|let|var|val|mut|auto|static|final)\s+[*&]?$", r"\s*(?:[=:;]|(?:of|in)\s+\w+\s*\))"),
-    (r"\b(?:function|def|func|fn|new)\s+[*&]?$", r"\s*[(<]"),
+    (r"\b(?:const|let|var|val|mut|auto|static|final)\s+[*&]?$", r"\s*(?:=|;\s*$|:.*=|(?:of|in)\s+\w+\s*\))"),
+    (r"\b(?:function|def|func|fn)\s+[*&]?$", r"\s*[(<]"),
+    (r"\bnew\s+$", r"[(<]"),
     (r"\bexport\s+default\s+$", r"\s*;"),
     # Called, or a part of it is: `X()`, `X("a")`, `X(id=1)`, `X(a.b)`, `X(int a) {`, `X.build()`, `X.y = 1`
     (
@@ -65,8 +68,8 @@ _BESIDE: tuple[tuple[str, str], ...] = (
     (r"(?i:\b(?:re|un)?install(?:ing)?)\s+$", r"(?!'|\s+[A-Z][a-z])"),
     (
         r"(?i:\b(?:the|an?|this|that|my|our|your|each|every))\s+`?$",
-        r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|package|API|build|server|database"
-        r"|container|topic|queue|agent|node)s?\b",
+        r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|package|API|build|database"
+        r"|container|topic|queue|node)s?\b",
     ),
     (r"", r"\s(?:v|version\s)\d"),
 )
