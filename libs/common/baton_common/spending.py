@@ -31,12 +31,19 @@ async def spent_in_ledger(
     late ones, what is not counted yet. Raises what `ask` raises."""
     since = period_start(period, now)
     late = state.late_in(period_name(period, now))
-    spent = sum([await _sum(ask, payer, tenant_id, since) for tenant_id in payer.tenant_ids])
     names = {name for slot in state.slots.values() for name in slot.runs} | late.keys()
     held = [run for run in map(Run.named, names) if run]
-    rows = [row for rows in (await rows_of_runs(ask, held)).values() for row in rows]
+    rows = await rows_of_runs(ask, held)
+    while True:
+        spent = sum([await _sum(ask, payer, tenant_id, since) for tenant_id in payer.tenant_ids])
+        rows, before = await rows_of_runs(ask, held), rows
+        if rows == before:  # none was stored around the sum, so it contains them all
+            break
     wanted = [
-        row for row in rows if row.ended_at >= since and (payer.by != "model" or row.model == payer.name)
+        row
+        for rows_of_run in rows.values()
+        for row in rows_of_run
+        if row.ended_at >= since and (payer.by != "model" or row.model == payer.name)
     ]
     return spent - sum(row.cost_picos or 0 for row in wanted) + sum(run.picos for run in late.values())
 

@@ -94,6 +94,32 @@ async def test_what_is_still_to_be_settled_is_not_counted_twice() -> None:
     assert RUN.name in bucket.state.slots["e"].runs
 
 
+class BooksThatWrite(BooksOfOneRun):
+    """The request's row is stored right after the first sum."""
+
+    def __init__(self) -> None:
+        self.sums = 0
+
+    async def request(self, subject: str, payload: bytes, *, timeout: float) -> Any:
+        is_sum = BooksQuery.decode(payload).kind == "usage_sums"
+        self.sums += is_sum
+        reply = BooksReply.decode((await super().request(subject, payload, timeout=timeout)).data)
+        if is_sum and self.sums == 1:
+            whole = reply.sums[0]
+            reply = BooksReply(sums=(whole.model_copy(update={"cost_picos": whole.cost_picos - 300}),))
+        elif not self.sums:
+            reply = BooksReply(usage=())
+        return SimpleNamespace(data=reply.encode())
+
+
+async def test_a_row_that_is_stored_meanwhile_is_neither_lost_nor_counted_twice() -> None:
+    bucket = Bucket(AccountState(period="total", spent_picos=1, slots={"e": Slot(runs={RUN.name: 0})}))
+    books = BooksThatWrite()
+    book = LimitBook(cast(Any, bucket), cast(Any, books), lambda: 1_796_000_000.0)
+    assert await book.recount("key.k", RULE, Payer("key", "k", {"acme"})) == (1, 700)
+    assert books.sums == 2
+
+
 async def test_of_a_late_request_what_was_counted_stays_counted_and_the_rest_is_to_come() -> None:
     """The ledger has 300 of it by now; 100 were there when its lost edge was settled."""
     late = {RUN.name: LateRun(picos=100, since=1_796_000_000.0)}
