@@ -1,6 +1,7 @@
 """HTTP/1.1 on one connection: uvicorn's protocol, with the time of the first byte, bounds in bytes and
 seconds on headers, on trailers and on what comes behind its own answer, errors in the form that clients of
-this API expect, and a disconnect that all requests of the connection hear of.
+this API expect, and a disconnect that all requests of the connection hear of. Who offers another protocol, as
+Java's client does with each request, is answered in this one.
 
 Knows nothing of requests beyond their head.
 """
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from baton_contracts.errors import ErrorBody
@@ -42,6 +44,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
     """Once it `is_leaving`, each answer that begins is the last one of its connection, and says so."""
 
     class EdgeProtocol(EdgeConnection):
+        parser: httptools.HttpRequestParser
         heard_at: float | None = None
         _head_timer: asyncio.TimerHandle | None = None
         _head_bytes = 0
@@ -54,6 +57,8 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
         """Runs while a request that has its answer still comes in."""
         _unanswered: deque[RequestResponseCycle]
         """Those whose answer has not ended; the first one is being answered, the others stand behind it."""
+        _is_offer = False
+        """The head that is read offers another protocol: the parser takes what follows it for that."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().connection_made(transport)
@@ -76,11 +81,42 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
             self._head_bytes += len(data)
             if self.heard_at is not None:
                 self.heard_at = self.loop.time()
-            super().data_received(data)
+            self._unset_keepalive_if_required()
+            self._parse(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self._is_whole:
                 self._refuse_head()
             elif self._waits_for_nothing():
                 self._await_next()
+
+        def _parse(self, data: bytes) -> None:
+            rest = memoryview(data)
+            try:
+                while rest:
+                    rest = self._parse_to_offer(rest)
+            except httptools.HttpParserError as error:
+                self.logger.warning("not HTTP: %s", error)
+                self.send_400_response("Invalid HTTP request received.")
+
+        def _parse_to_offer(self, data: memoryview) -> memoryview:
+            """Returns what stands behind the first head with an offer, which was parsed without it."""
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._is_offer:
+                    self._is_offer = False
+                    self.parser.feed_data(self._head_without_offer())
+                    return data[upgrade.args[0] :]
+            return data[:0]
+
+        def _head_without_offer(self) -> bytes:
+            """RFC 9110, 7.8: a server may ignore it. The rest of the head says how long the body is."""
+            line = b"%s %s HTTP/%s\r\n" % (
+                self.parser.get_method(),
+                self.url,
+                self.parser.get_http_version().encode(),
+            )
+            kept = (b"%s: %s\r\n" % each for each in self.headers if each[0] != b"upgrade")
+            return line + b"".join(kept) + b"\r\n"
 
         def _refuse_head(self) -> None:
             if self._rest_timer is None:
@@ -118,6 +154,11 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            self._is_offer = self.parser.should_upgrade() and any(
+                name == b"upgrade" for name, _ in self.headers
+            )
+            if self._is_offer:
+                return
             self._end_head()
             self._head_bytes = 0
             self.heard_at = None
@@ -134,6 +175,8 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
             super().on_body(body)
 
         def on_message_complete(self) -> None:
+            if self._is_offer:
+                return
             self._is_whole = True
             self._end_rest()
             super().on_message_complete()

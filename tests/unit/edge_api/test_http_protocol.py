@@ -127,3 +127,39 @@ async def test_a_client_that_leaves_is_noticed_also_when_it_has_asked_for_more()
         writer.write(GET + GET)
         writer.close()
         await telling.client_left.wait()
+
+
+@pytest.mark.parametrize("cut", [0, 40, -9, -4])
+@pytest.mark.parametrize(
+    "body", [b"content-length: 4\r\n\r\nbody", b"transfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"]
+)
+async def test_who_offers_another_protocol_is_answered_in_this_one_and_its_body_is_read(
+    body: bytes, cut: int
+) -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        taken, more = b"", True
+        while more:
+            message = await receive()
+            taken, more = taken + message["body"], message["more_body"]
+        told = b"%s %s %s" % (scope["method"].encode(), scope["raw_path"], taken)
+        length = [(b"content-length", str(len(told)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": told})
+
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAA\r\n"
+    request = b"POST /a?b HTTP/1.1\r\nhost: x\r\n" + offer + body
+    async with connection(echo) as (reader, writer):
+        writer.write(GET + request[:cut])
+        assert (await reader.readuntil(b" / ")).startswith(b"HTTP/1.1 200")
+        writer.write(request[cut:] + request + GET)
+        for told in (b"POST /a body", b"POST /a body", b"GET / "):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert await reader.readexactly(len(told)) == told
+
+
+async def test_many_offers_at_once_are_no_deeper_than_one() -> None:
+    offers = 2000
+    async with connection(answers_at_once) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * offers)
+        for _ in range(offers):
+            await answered(reader)
