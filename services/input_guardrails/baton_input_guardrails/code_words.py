@@ -58,9 +58,12 @@ _BESIDE: tuple[tuple[str, str], ...] = (
     (r"\w(?:::|->)$", r""),
     # Assigned what is built: `X = Y(`, `X = [`
     (r"^\s*$", r"\s*:?=\s*(?:await\s+|new\s+)?(?:[A-Za-z_][\w.]*)?[(\[{]"),
-    # A type: `List<X>`, `x: X =` (but `Yours: X =)`), `X | null`; an element: `<X />`, `<X a={1}>`
+    # A type: `List<X>`, `x: X =` (but `Paid: X = 5`), `x: X | null`; an element: `<X />`, `<X a={1}>`
     (r"\b[A-Z]\w*<$", r"[>,]"),
-    (r"\w:\s*$", r"(?:\[\])?\s*(?:=(?!\s*[()DP](?!\w))\s*\S|\|\s*(?:null|None|undefined)\b)"),
+    (
+        r"(?<![\w-])[a-z_]\w*:\s*$",
+        r"(?:\[\])?\s*(?:=(?!\s*[()DP](?!\w))\s*\S|\|\s*(?:null|None|undefined)\b)",
+    ),
     (r"</?$", r"\s*/>|\s+\w+=[{\"]"),
     # Imported: `import X from`, `import {a, X}`
     (r"^\s*import\s+(?:[\w*]+,\s*|\{\s*)*$", r"\s*(?:$|,|\}|as\b|from\b|;)"),
@@ -68,8 +71,8 @@ _BESIDE: tuple[tuple[str, str], ...] = (
     (r"(?i:\b(?:re|un)?install(?:ing)?)\s+$", r"(?!'|\s+[A-Z][a-z])"),
     (
         r"(?i:\b(?:the|an?|this|that|my|our|your|each|every))\s+`?$",
-        r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|package|API|build|database"
-        r"|container|topic|queue|node)s?\b",
+        r"`?\s(?:plugin|pipeline|cluster|broker|framework|library|module|API|build|database"
+        r"|container|queue|node)s?\b",
     ),
     (r"", r"\s(?:v|version\s)\d"),
 )
