@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from baton_common.actor import Actor
 from baton_common.bus import Bus, BusMessage
 from baton_common.clock import Clock
 from baton_common.frame_inbox import FrameInbox, FrameQueue
@@ -98,6 +99,15 @@ class Running:
         self.node.state = "gone"
         await self.bus.close()
 
+    async def end_requests(self) -> None:
+        """What it holds when its test is over. Else that ends only with the event loop, which does not wait
+        for what is begun then, such as the storing of a row."""
+        actors = [actor for actor in self.node._actors if isinstance(actor, Actor)]
+        while held := [baton.task for actor in actors for baton in actor._held.values() if baton.task]:
+            for task in held:
+                task.cancel()
+            await asyncio.wait(held, timeout=0.05)  # one may be swallowed: actor.py's `_end`
+
     @property
     def instance(self) -> str:
         return self.node.instance
@@ -171,6 +181,7 @@ class Stage:
         if not running.has_left:
             await running.node.stop()
         await running.bus.close()
+        await running.end_requests()
 
     def _note_record(self, message: BusMessage) -> None:
         self.records.append(UsageRecord.decode(message.payload))
