@@ -25,6 +25,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from baton_cli.up.ports import free_port
+
 KEY = "sk-baton-bench"
 CONTENT = re.compile(rb'"content":"([0-9. ]+)"')
 REQUEST_ID = re.compile(rb"x-request-id: ([0-9a-f]{32})")
@@ -51,7 +53,7 @@ def main() -> None:
 @contextmanager
 def running_system(home: Path) -> Generator[int]:
     """Yields the port of a ready system whose engine is bench.instant_engine."""
-    port = _free_port()
+    port = free_port()
     environment = os.environ | {
         "BATON_HOME": str(home),
         "BATON_PORT": str(port),
@@ -82,12 +84,6 @@ def running_system(home: Path) -> Generator[int]:
             if process and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 process.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for_file(path: Path, system: subprocess.Popen[bytes]) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from baton_cli.up.ports import free_port
 from bench.gateway.limits import PROOF, set_limits
 from bench.gateway.load import Place
 
@@ -116,12 +117,6 @@ def litellm(environment: Path, folder: Path, upstream_port: int) -> Generator[Ru
         _wait_for_answer(process, place, log)
         _wait_until_at_rest(process.pid)
         yield Running("litellm", place, process.pid)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from baton_cli.up.ports import free_port
 from baton_engine.text import Tokenizer
 from bench.peers import environments, weights
 from bench.peers.environments import Missing
@@ -196,7 +196,7 @@ ENGINES = (
 @contextmanager
 def running(engine: Engine, place: Place) -> Generator[Target]:
     """Yields the target of the ready server; ends it. Raises Missing if it can't be had or does not start."""
-    port = _free_port()
+    port = free_port()
     command = engine.prepare(place, port)
     logs = place.root / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -245,12 +245,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _num_cores() -> int:

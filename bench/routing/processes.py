@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from baton_cli.up.ports import free_port
+
 
 @contextmanager
 def nats_server() -> Generator[str]:
     """Yields its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     server = Path(sys.executable).parent / "nats-server"
     with TemporaryDirectory(prefix="baton-bench-") as store:
         command = [str(server), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", store, "-l", os.devnull]

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 WANTED = "BATON_COMPOSE_TEST"
@@ -107,7 +108,7 @@ def eventually(look: Callable[[], _T], seconds: float, what: str) -> _T:
 
 @contextmanager
 def running_stack() -> Iterator[Stack]:
-    port, bus, monitor, database = (_free_port() for _ in range(4))
+    port, bus, monitor, database = (free_port() for _ in range(4))
     key = f"sk-baton-{secrets.token_hex(16)}"
     environment = {
         "BATON_PORT": str(port),
@@ -145,9 +146,3 @@ def _show_logs(stack: Stack) -> None:
 
 def _has_bridge() -> bool:
     return "bridge" in _docker("network", "ls", "--format", "{{.Driver}}").stdout.split()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,7 +6,8 @@ import pytest
 
 from baton_cli.errors import StartFailed
 from baton_cli.up.bus import check_version, find_server, is_routine, wait_until_listening
-from baton_cli.up.ports import free_port, is_free
+from baton_cli.up.ports import is_free
+from tests.support.ports import free_port
 
 
 def test_a_recent_server_is_accepted() -> None:
