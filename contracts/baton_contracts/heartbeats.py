@@ -40,35 +40,40 @@ class Lease(WireModel):
     service: Service
     instance: SubjectToken
     state: State
-    mailbox_depth: int = Field(default=0, ge=0)
+    mailbox_depth: Count = 0
     reads_frame_batches: bool = Field(default=False, description="FrameBatch is understood here.")
     embeds: EmbeddingModel | None = Field(default=None, description="Only in the lease of an embedder.")
     books_closed: bool = Field(
         default=False, description="With `gone`: all that it had to store for others to read is stored."
     )
     spans_dropped: int | None = Field(
-        default=None, ge=1, description="Batches of spans that nobody will read, since its start."
+        default=None,
+        ge=1,
+        le=MAX_COUNT,
+        description="Batches of spans that nobody will read, since its start.",
     )
 
 
 class StepProfile(WireModel):
     """Where the time of the engine's steps went, as sums since its start."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     schedule_seconds: float = Field(default=0.0, ge=0)
     model_seconds: float = Field(default=0.0, ge=0)
     sample_seconds: float = Field(default=0.0, ge=0)
     emit_seconds: float = Field(default=0.0, ge=0)
     draft_seconds: float = Field(default=0.0, ge=0, description="Making guesses, where it speculates.")
-    steps_total: int = Field(default=0, ge=0, description="Steps that computed something.")
-    tokens_total: int = Field(default=0, ge=0, description="Tokens computed, of prompts and answers.")
+    steps_total: Count = Field(default=0, description="Steps that computed something.")
+    tokens_total: Count = Field(default=0, description="Tokens computed, of prompts and answers.")
 
 
 class Speculation(WireModel):
     """What speculative decoding guessed, as sums since the engine's start."""
 
-    drafts_total: int = Field(default=0, ge=0, description="Requests × steps that had guesses.")
-    draft_tokens_total: int = Field(default=0, ge=0)
-    accepted_tokens_total: int = Field(default=0, ge=0)
+    drafts_total: Count = Field(default=0, description="Requests × steps that had guesses.")
+    draft_tokens_total: Count = 0
+    accepted_tokens_total: Count = 0
 
 
 class ReplicaHeartbeat(WireModel):

@@ -42,6 +42,9 @@ def beat(replica: str = A, sent_at: float = 1.0, **fields: object) -> ReplicaHea
         '"requests_per_second":1e300',
         '"kv_usage":1.5',
         '"counting_since":-Infinity',
+        '"step_profile":{"model_seconds":Infinity}',
+        '"step_profile":{"steps_total":1' + "0" * 400 + "}",
+        '"speculation":{"draft_tokens_total":1' + "0" * 400 + "}",
     ],
 )
 def test_a_number_beyond_all_measure_is_no_message(lie: str) -> None:
