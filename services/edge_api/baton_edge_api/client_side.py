@@ -27,6 +27,8 @@ class ClientSide:
         self._streaming = False
 
     async def begin_stream(self, headers: HeaderList) -> None:
+        """May wait for the answers before it on the same connection to be taken."""
+        self._watchdog.writing_since = self._now()
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
     def ping_when_silent(self) -> None:
