@@ -25,6 +25,8 @@ _SHUTDOWN_SECONDS = 5
 _SILENT_SECONDS = 1.0
 """A client that has said nothing for so long is hardly about to."""
 _LOOK_SECONDS = 0.05
+_LONGEST_USER_TIMEOUT = 2**31 - 1
+"""Milliseconds: what the system takes."""
 
 
 class _Server(uvicorn.Server):
@@ -85,7 +87,8 @@ def _bound_unsent(sock: socket.socket, seconds: float) -> None:
     """The system gives up a connection whose client has taken nothing for so long, which nobody else does
     once an answer is written: closing waits for what is unsent. Connections inherit it."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+        milliseconds = int(min(seconds * 1000, _LONGEST_USER_TIMEOUT))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 def check_tls(settings: EdgeSettings) -> None:

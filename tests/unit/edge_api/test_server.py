@@ -215,3 +215,7 @@ async def test_a_client_that_never_takes_what_is_written_is_given_up() -> None:
     async with not_reading(flood, write_timeout=0.1), asyncio.timeout(20):
         await flood.client_left.wait()
     assert flood.taken == 2, "nobody waited for it"
+
+
+def test_a_client_may_be_waited_for_as_good_as_for_ever() -> None:
+    listen(EdgeSettings.model_validate({"port": 0, "write_timeout": 1e9})).close()
