@@ -32,6 +32,13 @@ _TAKEN_BYTES = 48 * 1024
 slow, not gone."""
 
 
+def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """As the server makes its first one."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
 class EdgeConnection(HttpToolsProtocol):
     """What the server wants of a connection at its end."""
 
@@ -104,7 +111,9 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
             except httptools.HttpParserUpgrade as upgrade:
                 if self._is_offer:
                     self._is_offer = False
-                    self.parser.feed_data(self._head_without_offer())
+                    head = self._head_without_offer()
+                    self.parser = _new_parser(self)  # that one may take the connection for closed
+                    self.parser.feed_data(head)
                     return data[upgrade.args[0] :]
             return data[:0]
 
@@ -154,9 +163,7 @@ def make_protocol(header_seconds: float, is_leaving: Callable[[], bool]) -> type
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            self._is_offer = self.parser.should_upgrade() and any(
-                name == b"upgrade" for name, _ in self.headers
-            )
+            self._is_offer = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
             if self._is_offer:
                 return
             self._end_head()

@@ -157,6 +157,18 @@ async def test_who_offers_another_protocol_is_answered_in_this_one_and_its_body_
             assert await reader.readexactly(len(told)) == told
 
 
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+@pytest.mark.parametrize("method", [b"GET", b"CONNECT"])
+async def test_nor_is_an_offer_waited_for_by_the_last_request_of_a_connection(
+    method: bytes, version: bytes
+) -> None:
+    offer = b"connection: upgrade, close\r\nupgrade: h2c\r\n\r\n"
+    async with connection(answers_at_once) as (reader, writer):
+        writer.write(b"%s / HTTP/%s\r\n" % (method, version) + offer)
+        await answered(reader)
+        assert await cut_off(reader) == b""
+
+
 async def test_many_offers_at_once_are_no_deeper_than_one() -> None:
     offers = 2000
     async with connection(answers_at_once) as (reader, writer):
