@@ -43,10 +43,13 @@ class Books:
         return task
 
     async def flush(self, seconds: float) -> bool:
-        """Before the process ends: waits for what is pending. Whether every record ever given is stored."""
-        if self._pending:
-            await asyncio.wait(self._pending, timeout=seconds)
-        if self._pending:
+        """Before the process ends: waits for what is pending, also for what is given meanwhile. Whether every
+        record ever given is stored."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._pending:
+                    await asyncio.wait(self._pending)
+        except TimeoutError:
             log.error("%d usage records were not stored", len(self._pending))
         for task in self._pending:
             task.cancel()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -12,6 +13,7 @@ from baton_contracts.frames import Usage
 from baton_contracts.records import UsageRecord
 from baton_llm_gateway import books as books_module
 from baton_llm_gateway.books import Books
+from tests.support.waiting import eventually
 
 RID = "0123456789abcdef0123456789abcdef"
 RECORD = UsageRecord(
@@ -66,6 +68,43 @@ async def test_a_store_that_is_away_is_tried_again_with_the_same_id() -> None:
     await books.flush(5)
     assert bus.tries == [f"{RID}-deadbeef-3"] * 4
     assert len(bus.stored[subjects.after("usage", RID)]) == 1
+
+
+async def test_one_that_is_given_while_the_others_are_waited_for_is_stored_too() -> None:
+    bus, turns = Store(), asyncio.Semaphore(0)
+    store = bus.publish_durable
+
+    async def slow(subject: str, payload: bytes, *, message_id: str, timeout: float = 5) -> None:
+        await turns.acquire()
+        await store(subject, payload, message_id=message_id, timeout=timeout)
+
+    bus.publish_durable = slow  # type: ignore[method-assign]
+    books = Books(bus)
+    books.write(RECORD)
+    flushing = asyncio.create_task(books.flush(20))
+    await asyncio.sleep(0)
+    later = books.write(RECORD.model_copy(update={"attempt": 4}))
+    turns.release()
+    await eventually(lambda: len(bus.tries) == 1)
+    turns.release()
+    assert await flushing
+    assert later.done()
+    assert bus.tries == [f"{RID}-deadbeef-3", f"{RID}-deadbeef-4"]
+
+
+async def test_when_its_time_is_over_it_says_that_not_all_is_stored(caplog: pytest.LogCaptureFixture) -> None:
+    bus = Store()
+    never = asyncio.Event()
+
+    async def silent(subject: str, payload: bytes, *, message_id: str, timeout: float = 5) -> None:
+        await never.wait()
+
+    bus.publish_durable = silent  # type: ignore[method-assign]
+    books = Books(bus)
+    books.write(RECORD)
+    assert not await books.flush(0.01)
+    assert "1 usage records were not stored" in caplog.text
+    await eventually(lambda: books.num_pending == 0)
 
 
 async def test_one_that_stays_away_ends_in_a_log_line_with_all_that_would_have_been_billed(
