@@ -140,7 +140,7 @@ class Blocks(RuleBasedStateMachine):
         """If one had to go, what the others took for guesses fits into blocks that they need anyway."""
         if plan.preempted:
             for chunk in plan.chunks:
-                assert len(chunk.request.block_ids) <= -(-chunk.own_end // BLOCK_SIZE)
+                assert len(chunk.request.block_ids) <= -(-chunk.request.num_tokens // BLOCK_SIZE)
 
     def _no_block_is_written_by_two(self, chunks: list[Chunk]) -> None:
         """A shared block is read only: whoever writes one has it alone."""
