@@ -54,7 +54,7 @@ async def test_a_plain_question_gets_the_default_system_prompt(stage: PromptStag
     assert not handoff.prompt.chunks
 
 
-async def test_a_raw_prompt_goes_on_as_it_came(stage: PromptStage) -> None:
+async def test_a_raw_prompt_goes_on_as_it_came(stage: PromptStage, embedder: FakeEmbedder) -> None:
     await stage.ingest("zebra.md", ZEBRA)
     handoff = await stage.ask(
         "zebras graze savanna grasses", rendering="raw", token_ids=(7, 8), add_special_tokens=False
