@@ -1,35 +1,29 @@
 """The books: rows in, answers out. Everything here blocks: it runs in a database thread, sums in another.
 
-Owns the statements. Knows nothing of NATS. Each row has a natural key, so writing it again changes nothing.
+Owns the transactions and what of their rows fits into an answer. Knows nothing of NATS.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    RowMapping,
-    Select,
-    Table,
-    delete,
-    literal,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, RowMapping, Select, Table, delete, update
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.sql.dml import Insert
 
 from baton_after_answer.database import at_most
 from baton_after_answer.records import Row
 from baton_after_answer.schema import ledger, rejected, responses, turns
+from baton_after_answer.statements import (
+    chain_statement,
+    conversation_statement,
+    insert_once,
+    is_response,
+    response_statement,
+    usage_statement,
+)
 from baton_after_answer.usage_sums import MAX_SUMS, Page, SumsAsked, sums_statement, usage_sum
 from baton_contracts.envelope import Tenant
 from baton_contracts.frames import Usage
@@ -37,10 +31,6 @@ from baton_contracts.prompt import ToolCall
 from baton_contracts.queries import StoredResponse, StoredTurn, UsageSum
 from baton_contracts.records import StoredMessage, UsageRecord
 
-MAX_USAGE_ROWS = 500
-MAX_TURNS = 500
-MAX_CHAIN = 64
-"""Responses of one page of a chain."""
 SUMS_SECONDS = 8.0
 """Of one page of sums: whoever asked waits no longer."""
 MAX_CONVERSATION_CHARACTERS = 200_000
@@ -67,78 +57,6 @@ class Entry:
     turns: list[Row] = field(default_factory=list[Row])
     responses: list[Row] = field(default_factory=list[Row])
     rejected: list[Row] = field(default_factory=list[Row])
-
-
-@functools.cache
-def insert_once(dialect: str, table: Table) -> Insert:
-    """INSERT that leaves a row with the same key as it is, unless that is a stand-in and this is not. Made
-    once: the making takes as long as the writing of sixty rows."""
-    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    if table is not ledger:
-        return insert.on_conflict_do_nothing()
-    new = insert.excluded
-    return insert.on_conflict_do_update(
-        index_elements=list(table.primary_key),
-        set_={column.name: new[column.name] for column in table.columns if not column.primary_key},
-        where=ledger.c.stand_in & ~new.stand_in,
-    )
-
-
-def conversation_statement(tenant_id: str, conversation_id: str) -> Select[tuple[object, ...]]:
-    newest_first = (turns.c.created_at.desc(), turns.c.request_id.desc(), turns.c.run_id.desc())
-    return (
-        select(turns)
-        .where(turns.c.tenant_id == tenant_id, turns.c.conversation_id == conversation_id)
-        .order_by(*newest_first)
-        .limit(MAX_TURNS)
-    )
-
-
-def usage_statement(
-    tenant_id: str, request_ids: Sequence[str], since: float = 0.0, until: float | None = None
-) -> Select[tuple[object, ...]]:
-    statement = select(ledger).where(ledger.c.tenant_id == tenant_id)
-    if request_ids:
-        by_attempt = (ledger.c.request_id, ledger.c.run_id, ledger.c.attempt)
-        return statement.where(ledger.c.request_id.in_(request_ids)).order_by(*by_attempt)
-    if since:
-        statement = statement.where(ledger.c.ended_at >= since)
-    if until is not None:
-        statement = statement.where(ledger.c.ended_at < until)
-    return statement.order_by(ledger.c.ended_at.desc()).limit(MAX_USAGE_ROWS)
-
-
-def response_statement(tenant_id: str, response_id: str) -> Select[tuple[object, ...]]:
-    return select(responses).where(*_is_response(tenant_id, response_id))
-
-
-def chain_statement(tenant_id: str, response_id: str) -> Select[tuple[object, ...]]:
-    """A response and those before it, each found by its key."""
-    columns = (
-        responses.c.response_id,
-        responses.c.previous_response_id,
-        responses.c.status,
-        responses.c.input,
-        responses.c.output,
-    )
-    newest = select(*columns, literal(0).label("depth")).where(*_is_response(tenant_id, response_id))
-    chain = newest.cte("chain", recursive=True)
-    earlier = select(*columns, chain.c.depth + 1).where(
-        responses.c.tenant_id == tenant_id,
-        responses.c.response_id == chain.c.previous_response_id,
-        responses.c.deleted_at.is_(None),
-        chain.c.depth + 1 < MAX_CHAIN,
-    )
-    chain = chain.union_all(earlier)
-    return select(chain).order_by(chain.c.depth)
-
-
-def _is_response(tenant_id: str, response_id: str) -> tuple[ColumnElement[bool], ...]:
-    return (
-        responses.c.tenant_id == tenant_id,
-        responses.c.response_id == response_id,
-        responses.c.deleted_at.is_(None),
-    )
 
 
 InParts = Callable[[Sequence[Row]], Iterable[Sequence[Row]]]
@@ -229,7 +147,7 @@ class Books:
         if found:
             with self._writing() as connection:
                 connection.execute(
-                    update(responses).where(*_is_response(tenant_id, response_id)).values(blank)
+                    update(responses).where(*is_response(tenant_id, response_id)).values(blank)
                 )
         return found
 

@@ -13,19 +13,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from baton_after_answer import books as books_module
 from baton_after_answer import usage_sums
-from baton_after_answer.books import (
-    MAX_CONVERSATION_CHARACTERS,
-    Books,
-    BooksAway,
-    Entry,
-    RowRefused,
-    conversation_statement,
-    insert_once,
-    usage_statement,
-)
+from baton_after_answer.books import MAX_CONVERSATION_CHARACTERS, Books, BooksAway, Entry, RowRefused
 from baton_after_answer.database import migrate
 from baton_after_answer.records import ledger_row, rejected_row, response_row, turn_row
 from baton_after_answer.schema import ledger, metadata, turns
+from baton_after_answer.statements import conversation_statement, insert_once, usage_statement
 from baton_after_answer.usage_sums import Page, SumsAsked
 from baton_contracts.frames import Usage
 from baton_contracts.prompt import ToolCall

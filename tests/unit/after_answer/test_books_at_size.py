@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import Engine, Select, text
 
 from baton_after_answer import books as books_module
-from baton_after_answer.books import MAX_USAGE_ROWS, Books, BooksSlow, usage_statement
+from baton_after_answer.books import Books, BooksSlow
+from baton_after_answer.statements import MAX_USAGE_ROWS, usage_statement
 from baton_after_answer.usage_sums import Page, SumsAsked, sums_statement
 
 NUM_ROWS = 100_000

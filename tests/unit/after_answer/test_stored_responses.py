@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from baton_after_answer import books as books_module
+from baton_after_answer import statements
 from baton_after_answer.books import Books, BooksAway, Entry
 from baton_after_answer.records import parse_record, response_row
 from baton_after_answer.retention import LOOK_SECONDS, forget_old
@@ -54,7 +55,7 @@ def test_a_chain_is_told_newest_first_and_never_leaves_its_tenant(engine: Engine
 
 
 def test_a_long_chain_comes_a_page_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books_module, "MAX_CHAIN", 3)
+    monkeypatch.setattr(statements, "MAX_CHAIN", 3)
     books = written(engine, *chain_of(5))
     page = books.response_chain("acme", response_id(4))
     assert [found.response_id for found in page] == [response_id(4), response_id(3), response_id(2)]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
 
 from baton_contracts.frames import FinishReason, RatedToken, TokenLogprob, ToolCallPiece, Usage
+from baton_llm_gateway.providers.piece import MOST_OF_NAME, Piece
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -27,49 +27,12 @@ _REASONS: dict[str, FinishReason] = {
 Json = dict[str, Any]
 
 MAX_ANSWER_CHARACTERS = 32 * 1024 * 1024
-MOST_CHARACTERS = 128 * 1024
-"""In one frame, which is one message on the bus: JSON may make six bytes of one."""
-MOST_OF_NAME = 128
-"""Characters, and as many of a call's id."""
-MOST_RATED = 100
-"""Tokens in one frame, each with its alternatives."""
 MOST_OF_TOKEN = 512
 """Characters; bytes: no tokenizer has longer ones."""
 MOST_ALTERNATIVES = 20
 """As in OpenAI's specification."""
 MAX_COUNT = 2**31 - 1
 """What the books can hold."""
-
-
-@dataclass
-class Piece:
-    """What was added to one answer."""
-
-    index: int
-    texts: list[str] = field(default_factory=list[str])
-    reasoning: list[str] = field(default_factory=list[str])
-    calls: dict[int, ToolCallPiece] = field(default_factory=dict[int, ToolCallPiece])
-    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-
-    def in_parts(self) -> Iterator[Piece]:
-        """Each small enough for a frame: a whole answer comes in one piece, and may be long."""
-        if self._fits_a_frame():
-            yield self
-            return
-        for part in _parts("".join(self.reasoning)):
-            yield Piece(self.index, reasoning=[part])
-        for part in _parts("".join(self.texts)):
-            yield Piece(self.index, texts=[part])
-        for call in self.calls.values():
-            for piece in _parts_of_call(call):
-                yield Piece(self.index, calls={call.index: piece})
-        for start in range(0, len(self.logprobs), MOST_RATED):
-            yield Piece(self.index, logprobs=self.logprobs[start : start + MOST_RATED])
-
-    def _fits_a_frame(self) -> bool:
-        calls = sum(len(call.arguments) + 2 * MOST_OF_NAME for call in self.calls.values())
-        num_characters = sum(map(len, self.texts)) + sum(map(len, self.reasoning)) + calls
-        return num_characters <= MOST_CHARACTERS and len(self.logprobs) <= MOST_RATED
 
 
 class NoAnswer(Exception):
@@ -211,21 +174,6 @@ def _opened(value: object, what: str) -> Json:
     if error := value.get("error"):
         raise ProviderError(cast(Json, error) if isinstance(error, dict) else {"message": str(error)})
     return value
-
-
-def _parts(text: str) -> Iterator[str]:
-    for start in range(0, len(text), MOST_CHARACTERS):
-        yield text[start : start + MOST_CHARACTERS]
-
-
-def _parts_of_call(call: ToolCallPiece) -> Iterator[ToolCallPiece]:
-    """Its name comes with the first, that it is whole with the last."""
-    first, *others = list(_parts(call.arguments)) or [""]
-    is_whole = None if others else call.is_whole
-    yield call.model_copy(update={"arguments": first, "is_whole": is_whole})
-    for place, part in enumerate(others, start=1):
-        is_whole = call.is_whole if place == len(others) else None
-        yield ToolCallPiece(index=call.index, arguments=part, is_whole=is_whole)
 
 
 def _place(known: dict[int, ToolCallPiece], call_id: object, place: int) -> int:

@@ -19,10 +19,11 @@ from baton_common.routes import Target
 from baton_contracts.frames import Data, End, Prologue, Usage
 from baton_contracts.prompt import ChatRequest, Prompt
 from baton_llm_gateway.attempt import Attempt
-from baton_llm_gateway.providers.answer_reader import AnswerReader, NoAnswer, Piece, ProviderError
+from baton_llm_gateway.providers.answer_reader import AnswerReader, NoAnswer, ProviderError
 from baton_llm_gateway.providers.connections import Connections
 from baton_llm_gateway.providers.event_stream import Event, EventReader, EventTooLarge
 from baton_llm_gateway.providers.failures import Failure, broken, from_stream, refused
+from baton_llm_gateway.providers.piece import Piece
 from baton_llm_gateway.providers.request_body import request_body
 
 log = logging.getLogger(__name__)

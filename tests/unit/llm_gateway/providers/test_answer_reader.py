@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton_contracts.frames import Usage
-from baton_llm_gateway.providers import answer_reader
+from baton_llm_gateway.providers import answer_reader, piece
 from baton_llm_gateway.providers.answer_reader import AnswerReader, NoAnswer, ProviderError
 
 
@@ -139,8 +139,8 @@ def test_counts_are_none_that_the_books_can_not_hold() -> None:
 
 
 def test_a_long_whole_answer_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_reader, "MOST_CHARACTERS", 10)
-    monkeypatch.setattr(answer_reader, "MOST_RATED", 2)
+    monkeypatch.setattr(piece, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(piece, "MOST_RATED", 2)
     entries = [{"token": str(number), "logprob": -number} for number in range(5)]
     message = {
         "content": "0123456789ab",
@@ -166,7 +166,7 @@ def test_a_long_whole_answer_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytes
 
 
 def test_a_frame_holds_so_much_of_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_reader, "MOST_CHARACTERS", 300)
+    monkeypatch.setattr(piece, "MOST_CHARACTERS", 300)
     reader = AnswerReader(1)
     called = [call(0, "c", "look", "z" * 40)]  # with 256 of its name and id, at most
     reader.take(chunk(content="x" * 4, reasoning="y", tool_calls=called))

@@ -17,9 +17,9 @@ from baton_common.routes import Target
 from baton_contracts.frames import Data, End, Prologue
 from baton_contracts.prompt import ChatRequest, Message, Part, Prompt
 from baton_llm_gateway.attempt import Attempt
-from baton_llm_gateway.providers.answer_reader import MOST_CHARACTERS
 from baton_llm_gateway.providers.call import ProviderCall
 from baton_llm_gateway.providers.connections import Connections, addresses
+from baton_llm_gateway.providers.piece import MOST_CHARACTERS
 from tests.support.fake_provider import Turn, fake_provider
 
 RID = "0123456789abcdef0123456789abcdef"
