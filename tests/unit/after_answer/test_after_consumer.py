@@ -198,7 +198,7 @@ async def running(desk: Desk, batch: int = 10) -> AsyncIterator[Consumer]:
     loop = asyncio.create_task(consumer.run())
     yield consumer
     desk.asked.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await consumer.stop()
         await loop
 

@@ -15,6 +15,7 @@ from baton_edge_api import server
 from baton_edge_api.http_protocol import MAX_UNSENT_BYTES
 from baton_edge_api.server import listen, serving
 from baton_edge_api.settings import EdgeSettings
+from tests.support.waiting import eventually
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -202,9 +203,7 @@ async def not_reading(flood: Flood, **values: object) -> AsyncGenerator[None, No
 async def test_an_answer_that_comes_at_once_waits_for_its_client_in_bounds() -> None:
     flood = Flood(num_pieces=100)
     async with not_reading(flood):
-        async with asyncio.timeout(5):
-            while flood.taken * len(flood.PIECE) < MAX_UNSENT_BYTES:
-                await asyncio.sleep(0)
+        await eventually(lambda: flood.taken * len(flood.PIECE) >= MAX_UNSENT_BYTES)
         for _ in range(1000):
             await asyncio.sleep(0)
         assert flood.taken * len(flood.PIECE) < MAX_UNSENT_BYTES + 2 * len(flood.PIECE)
