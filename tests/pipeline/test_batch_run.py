@@ -21,6 +21,7 @@ from baton_edge_api.batches.run import BatchRun, RunLimits
 from baton_edge_api.batches.store import OfflineStore
 from baton_edge_api.exchange import inside_of
 from tests.support.batch_files import CHAT, jsonl, line, nats_url
+from tests.support.waiting import eventually
 
 __all__ = ["nats_url"]
 
@@ -206,7 +207,9 @@ async def test_lines_that_wait_to_be_asked_again_are_not_more_than_may_be_begun(
     pausing: list[int] = [0]
 
     async def pause(_: float) -> None:
+        """The first one waits for a second; both give a third its time."""
         pausing.append(pausing[-1] + 1)
+        await eventually(lambda: max(pausing) >= 2)
         for _ in range(50):
             await asyncio.sleep(0)
         pausing.append(pausing[-1] - 1)

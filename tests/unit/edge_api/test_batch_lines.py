@@ -28,12 +28,12 @@ def surveyed(content: bytes, **limits: int) -> Survey:
     return survey(io.BytesIO(content), CHAT, **bounds)
 
 
-def test_good_lines_are_found_where_they_are_blank_ones_are_passed() -> None:
+async def test_good_lines_are_found_where_they_are_blank_ones_are_passed() -> None:
     content = jsonl(line("a")) + b"\n  \r\n" + jsonl(line("b", "ü☃"))[:-1]
     found = surveyed(content)
     assert found.problems == []
     assert [number for number, _, _ in found.places] == [1, 4]
-    read = [line_at(io.BytesIO(content), place) for place in found.places]
+    read = [await line_at(io.BytesIO(content), place) for place in found.places]
     assert [item.custom_id for item in read] == ["a", "b"]
     assert read[1].body["messages"][0]["content"] == "ü☃"
     assert read[1].model == "smollm2-135m"
@@ -87,11 +87,11 @@ def test_a_hundred_problems_are_enough() -> None:
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=20))
-def test_each_line_is_read_as_it_was_written(texts: list[str]) -> None:
+async def test_each_line_is_read_as_it_was_written(texts: list[str]) -> None:
     written = [line(str(number), text) for number, text in enumerate(texts)]
     content = b"\n".join(json.dumps(item, ensure_ascii=False).encode() for item in written)
     found = surveyed(content)
-    assert [line_at(io.BytesIO(content), place).body for place in found.places] == [
+    assert [(await line_at(io.BytesIO(content), place)).body for place in found.places] == [
         item["body"] for item in written
     ]
 

@@ -15,6 +15,7 @@ import orjson
 
 from baton_edge_api.batches.records import LineProblem
 from baton_edge_api.json_text import NotJson, parse_json
+from baton_edge_api.typed_body import understood
 
 MAX_PROBLEMS = 100
 """That are told of one file; one is enough to refuse it."""
@@ -121,11 +122,11 @@ def _request(number: int, value: dict[str, Any], endpoint: str) -> Line | LinePr
     return Line(number, custom_id, cast("dict[str, Any]", body))
 
 
-def line_at(file: IO[bytes], place: tuple[int, int, int]) -> Line:
-    """Of a file that was surveyed without a problem. May take a while: call it in a thread, one at a time."""
+async def line_at(file: IO[bytes], place: tuple[int, int, int]) -> Line:
+    """Of a file that was surveyed without a problem."""
     number, offset, length = place
     file.seek(offset)
-    value = json.loads(file.read(length))
+    value = await understood(file.read(length), json.loads)
     return Line(number, value["custom_id"], value["body"])
 
 

@@ -178,7 +178,7 @@ class BatchRun:
                 await unless(self._leaving, turns.acquire())
                 if self._leaving.is_set():
                     return
-                errand = self._errand(await asyncio.to_thread(lines.line_at, content, place))
+                errand = self._errand(await lines.line_at(content, place))
                 if refused := refusal_of(errand.line):
                     await self._keep(errand.line, refused)
                     turns.release()
@@ -249,7 +249,7 @@ class BatchRun:
         done = await self._read_progress()
         for place in places:
             if place[0] not in done:
-                line = await asyncio.to_thread(lines.line_at, content, place)
+                line = await lines.line_at(content, place)
                 result = lines.not_answered(self._record.id, line, "batch_expired", text)
                 await self._until_stored(line.number, result)
 
