@@ -31,7 +31,7 @@ MOST_OF_TOKEN = 512
 """Characters; bytes: no tokenizer has longer ones."""
 MOST_ALTERNATIVES = 20
 """As in OpenAI's specification."""
-MAX_COUNT = 2**31 - 1
+MOST_COUNTED = 2**31 - 1
 """What the books can hold."""
 
 
@@ -225,7 +225,7 @@ def _usage(value: object) -> Usage | None:
 
 def _count(value: object) -> int:
     """JSON has no number that is none."""
-    return min(max(0, int(value)), MAX_COUNT) if isinstance(value, int | float) else 0
+    return min(max(0, int(value)), MOST_COUNTED) if isinstance(value, int | float) else 0
 
 
 def _rated(entry: Json) -> TokenLogprob:
